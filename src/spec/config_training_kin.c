@@ -80,16 +80,15 @@ struct targets {
     bool others;    /* words that are none of PEFT's names for modules */
 };
 
-/* Names that peft_names.c has not, and words of these programs. */
+/* Words of these programs. */
 static bool add_own(struct targets *t, struct str name)
 {
     static const struct {
         const char *name;
         enum lora_target word;
     } ours[] = {
-        { "w1", LORA_GATE },        { "w3", LORA_UP },
-        { "w2", LORA_DOWN },        { "out_proj", LORA_OUT_PROJ },
-        { "all", LORA_ALL_LINEAR }, { "all-linear", LORA_ALL_LINEAR },
+        { "all", LORA_ALL_LINEAR },
+        { "all-linear", LORA_ALL_LINEAR },
     };
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
         if (str_is(name, ours[i].name)) {

@@ -18,7 +18,8 @@ enum {
     UP = 1 << LORA_UP,
     DOWN = 1 << LORA_DOWN,
     IN = 1 << LORA_IN_PROJ,
-    X_PROJ = 1 << LORA_X_PROJ
+    X_PROJ = 1 << LORA_X_PROJ,
+    OUT = 1 << LORA_OUT_PROJ
 };
 
 #define NAME_MAP(X)                                                            \
@@ -46,7 +47,12 @@ enum {
     X(FC_IN, "fc_in", UP)                                                      \
     X(FC_OUT, "fc_out", DOWN)                                                  \
     X(IN_PROJ, "in_proj", IN)                                                  \
-    X(NAME_X_PROJ, "x_proj", X_PROJ)
+    X(NAME_X_PROJ, "x_proj", X_PROJ)                                           \
+    X(NAME_OUT_PROJ, "out_proj", OUT)                                          \
+    X(DENSE, "dense", O)                                                       \
+    X(W1, "w1", GATE)                                                          \
+    X(W2, "w2", DOWN)                                                          \
+    X(W3, "w3", UP)
 
 #define NAME_ENUM(id, text, words) AT_##id,
 enum { NAME_MAP(NAME_ENUM) NAMES };
@@ -70,11 +76,16 @@ enum {
     HAS_LLAMA =
         HAS_QKV | HAS_O_PROJ | HAS_GATE_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ,
     HAS_GPT2 = HAS_C_ATTN | HAS_C_PROJ | HAS_MLP_C_PROJ | HAS_C_FC,
-    HAS_NEOX = HAS_QUERY_KEY_VALUE | HAS_H_TO_4H | HAS_TO_H | HAS_MLP_TO_H,
-    HAS_MLP = HAS_C_FC | HAS_C_PROJ | HAS_MLP_C_PROJ
+    HAS_NEOX =
+        HAS_QUERY_KEY_VALUE | HAS_DENSE | HAS_H_TO_4H | HAS_TO_H | HAS_MLP_TO_H,
+    HAS_MLP = HAS_C_FC | HAS_C_PROJ | HAS_MLP_C_PROJ,
+    HAS_WS = HAS_W1 | HAS_W2 | HAS_W3,
+    HAS_MIXTRAL = HAS_QKV | HAS_O_PROJ | HAS_WS,
+    HAS_LFM2 = HAS_QKV | HAS_NAME_OUT_PROJ | HAS_IN_PROJ | HAS_WS
 };
 
-/* Classes with other names yet, or with experts, are not here. */
+/* Classes with other names yet are not here. PEFT finds experts' parameters by
+ * the names that their modules had (utils/transformers_weight_conversion.py). */
 static const struct {
     const char *type;
     unsigned has;
@@ -97,17 +108,28 @@ static const struct {
     { "cwm", HAS_LLAMA },
     { "hyperclovax", HAS_LLAMA },
     { "vaultgemma", HAS_LLAMA },
-    { "phi", HAS_QKV | HAS_FC1 | HAS_FC2 },
-    { "opt", HAS_QKV | HAS_FC1 | HAS_FC2 },
-    { "gptj", HAS_QKV | HAS_FC_IN | HAS_FC_OUT },
-    { "gpt_neo", HAS_QKV | HAS_MLP },
+    { "phi", HAS_QKV | HAS_DENSE | HAS_FC1 | HAS_FC2 },
+    { "opt", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_FC1 | HAS_FC2 },
+    { "gptj", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_FC_IN | HAS_FC_OUT },
+    { "gpt_neo", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_MLP },
     { "starcoder2", HAS_QKV | HAS_O_PROJ | HAS_MLP },
     { "gpt2", HAS_GPT2 },
     { "gpt_bigcode", HAS_GPT2 },
     { "gpt_neox", HAS_NEOX },
     { "bloom", HAS_NEOX },
     { "falcon", HAS_NEOX },
-    { "mpt", HAS_WQKV | HAS_UP_PROJ | HAS_DOWN_PROJ },
+    { "mpt", HAS_WQKV | HAS_NAME_OUT_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ },
+    { "mixtral", HAS_MIXTRAL },
+    { "minimax_m2", HAS_MIXTRAL },
+    { "lfm2", HAS_LFM2 },
+    { "lfm2_moe", HAS_LFM2 },
+    { "bamba", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
+    { "falcon_h1", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
+    { "granitemoehybrid",
+      HAS_QKV | HAS_O_PROJ | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
+    { "nemotron_h", HAS_QKV | HAS_O_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ
+                        | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
+    { "jamba", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_X_PROJ | HAS_NAME_OUT_PROJ },
     { "phi3", HAS_O_PROJ | HAS_QKV_PROJ | HAS_GATE_UP_PROJ | HAS_DOWN_PROJ },
 };
 
@@ -131,7 +153,7 @@ uint64_t peft_name_words(unsigned i)
 
 uint32_t peft_names_of(const struct spec *spec)
 {
-    if (spec->vision != NULL || spec->decoder_layers > 0 || spec->experts > 0)
+    if (spec->vision != NULL || spec->decoder_layers > 0)
         return 0;
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
         if (strcmp(spec->model_type, classes[i].type) == 0)
@@ -139,14 +161,28 @@ uint32_t peft_names_of(const struct spec *spec)
     return 0;
 }
 
+uint32_t peft_names_vague(void)
+{
+    return HAS_DENSE | HAS_NAME_OUT_PROJ;
+}
+
+/* attention's is c_proj only where its other one is c_attn, and out_proj only
+ * where no state's is */
+static uint64_t words_in(unsigned i, uint32_t of)
+{
+    if (i == AT_C_PROJ && (of & HAS_C_ATTN) == 0)
+        return DOWN;
+    if (i == AT_NAME_OUT_PROJ && (of & HAS_IN_PROJ) == 0)
+        return O;
+    return names[i].words;
+}
+
 uint64_t peft_names_words(uint32_t set, uint32_t of)
 {
     uint64_t words = 0;
     for (unsigned i = 0; i < NAMES; i++)
         if ((set >> i & 1) != 0)
-            /* attention's is c_proj only where its other one is c_attn */
-            words |= i == AT_C_PROJ && (of & HAS_C_ATTN) == 0 ? (uint64_t)DOWN
-                                                              : names[i].words;
+            words |= words_in(i, of);
     return words;
 }
 

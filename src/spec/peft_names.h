@@ -19,6 +19,8 @@ const char *peft_module(unsigned i);
 uint64_t peft_name_words(unsigned i);
 /* Bits of the names that the model's class has; 0: that is not known. */
 uint32_t peft_names_of(const struct spec *spec);
+/* Names that are other matrices in every class. */
+uint32_t peft_names_vague(void);
 /* LORA_...: what a class that has `of` means by `names`. */
 uint64_t peft_names_words(uint32_t names, uint32_t of);
 /* "q_proj, v_proj" */

@@ -136,15 +136,19 @@ static uint64_t lora_targets(struct run *r, const struct spec *spec)
     return on;
 }
 
+/* Whether a file has them, and the layers are those that PEFT looks at. */
+static bool are_named(const struct run *r)
+{
+    return r->setup.files > 0 && r->setup.said[KEY_LORA_TARGETS].entry != NULL
+           && r->setup.peft_names != 0
+           && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);
+}
+
 /* Names that a file hands to PEFT, and the model's class; 0: it has none, or
  * what the class calls its modules is not known. */
 static uint32_t names_known(const struct run *r, const struct spec *spec)
 {
-    const bool named = r->setup.files > 0
-                       && r->setup.said[KEY_LORA_TARGETS].entry != NULL
-                       && r->setup.peft_names != 0;
-    const bool theirs = r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
-    return named && theirs ? peft_names_of(spec) : 0;
+    return are_named(r) ? peft_names_of(spec) : 0;
 }
 
 /* PEFT passes over names that the model has not, where it has others
@@ -668,6 +672,13 @@ static void check_names(const struct run *r, const struct spec *s,
 {
     char asked[PEFT_NAMES_TEXT], has[PEFT_NAMES_TEXT];
     const uint32_t names = names_known(r, s);
+    const uint32_t vague = r->setup.peft_names & peft_names_vague();
+    if (names == 0 && vague != 0 && are_named(r) && run_adapts(r))
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
+                              "which matrices of a '%.40s' model %s are is not "
+                              "known",
+                              s->model_type, peft_names_text(vague, asked)),
+                  "write their own words: --lora-targets q,k,v,o,up,down");
     if (names == 0 || !run_adapts(r) || (names & r->setup.peft_names) != 0)
         return;
     memplan_error *e =
