@@ -396,9 +396,25 @@ static const char *given_file(const struct cli *cli, const char *dialect)
     return NULL;
 }
 
+/* Names are of where a program starts, which need not be here. */
+static enum cli_exit named_absent(struct cli *cli, const char *path,
+                                  const char *dialect, const char *beside)
+{
+    struct text hint = { 0 };
+    text_format(&hint,
+                "'%s' names it: it is looked for beside that file and where "
+                "memplan starts; start it in the folder that the name is of, "
+                "or add --%s FILE",
+                path, dialect);
+    const enum cli_exit r = message_error(
+        cli, CLI_IO, hint.p, "cannot read '%s': no such file", beside);
+    text_release(&hint);
+    return r;
+}
+
 /* The file that `path` goes on in. Of a line that starts a program it need not
  * be here, and a hostfile never: then, or where another one is given, the line
- * is read alone. One that is here and cannot be read is an error. */
+ * is read alone; where it is not here, any file beside a given one. One that is here and cannot be read is an error. */
 static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
                                  const char *path, bool optional)
 {
@@ -420,8 +436,13 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
     const enum host_read near = try_read(cli, beside.p);
     const bool aside = here != HOST_READ_OK
                        && (near == HOST_READ_OK || here == HOST_READ_ABSENT);
-    if ((optional || hosts) && aside && near == HOST_READ_ABSENT)
+    const bool absent = aside && near == HOST_READ_ABSENT;
+    if (absent && given != NULL && !hosts)
+        r = CLI_OK;
+    else if (absent && (optional || hosts))
         memplan_setup_pending_skip(setup);
+    else if (absent)
+        r = named_absent(cli, path, dialect, beside.p);
     else
         r = config_file(cli, setup, dialect, aside ? beside.p : there.p);
     text_release(&there);
