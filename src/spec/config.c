@@ -631,7 +631,13 @@ memplan_status config_read(struct config *c)
         memplan_error *e = config_bad(c, c->root, MEMPLAN_E_SCHEMA,
                                       "a configuration is an object, not %s",
                                       json_kind_name(c->root->kind));
-        diag_hint(e, "write {\"key\": value, ...}");
+        /* of a script without a flag, which YAML is lenient enough to take */
+        const bool lines = c->root->kind == JSON_STRING && c->text[0] != '"';
+        diag_hint(e, "%s",
+                  lines ? "there is no flag in it, and no 'key: "
+                          "value': where a script names a file of "
+                          "these, give that"
+                        : "write {\"key\": value, ...}");
         return c->d->status;
     }
     if (config_mistaken(c))

@@ -37,6 +37,21 @@ static bool has_option(const struct json *fsdp, const char *option)
     return false;
 }
 
+/* ms-swift's script may name a file with `fsdp` and `fsdp_config` in it. */
+static bool is_file(struct config *c, const struct json *one)
+{
+    static const char end[] = ".json";
+    const size_t n = sizeof(end) - 1;
+    if (one->kind != JSON_STRING || one->text.n < n
+        || memcmp(one->text.p + one->text.n - n, end, n) != 0)
+        return false;
+    diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
+                         "a file in 'fsdp', as ms-swift has it, is not read"),
+              "add its entries to those of this file: \"fsdp\" and "
+              "\"fsdp_config\", in one JSON or YAML");
+    return true;
+}
+
 /* trainer_utils.FSDPOption: transformers refuses any other word. */
 static void check_options(struct config *c, const struct json *fsdp)
 {
@@ -55,7 +70,7 @@ static void check_options(struct config *c, const struct json *fsdp)
                 found = found || str_eq(word, choice_word(known, i));
             good = good && found;
         }
-        if (!good)
+        if (!good && !is_file(c, one))
             diag_hint(config_bad(c, one, MEMPLAN_E_UNKNOWN,
                                  "unknown option in 'fsdp'"),
                       "known are full_shard, shard_grad_op, no_shard, "
