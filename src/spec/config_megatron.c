@@ -59,6 +59,8 @@ static const struct config_row rows[] = {
     LATER("fp8_format"),
     LATER("fp8"), /* NeMo's */
     WORDS_READ("fp8_params", KEY_FP8_PARAMS, "true=true false="),
+    WORDS_READ("fp8_param", KEY_FP8_PARAMS, "true=true false="),
+    LATER("grad_reduce_in_fp32"),
     LATER("fsdp"),
     LATER("first_last_layers_bf16"),
     LATER("num_layers_at_start_in_bf16"),

@@ -64,15 +64,23 @@ void config_flag_set(struct config *c, const char *flag, enum setup_key key,
 
 /* ---- number formats, states ---- */
 
-/* A flag; or NeMo's "bf16", "bf16-mixed", Megatron-Bridge's "bf16_mixed". */
+static bool has_part(struct str text, const char *part)
+{
+    const size_t n = strlen(part);
+    for (size_t i = 0; i + n <= text.n; i++)
+        if (memcmp(text.p + i, part, n) == 0)
+            return true;
+    return false;
+}
+
+/* A flag; or NeMo's "bf16", "bf16-mixed", Megatron-Bridge's "bf16_mixed",
+ * "nanov2_bf16_with_fp8_...". */
 static bool is_half(const struct config *c, const char *format)
 {
     static const char *const keys[] = { "precision", "mixed_precision" };
-    const size_t n = strlen(format);
     for (size_t i = 0; i < 2; i++) {
         const struct json *v = config_at(c, keys[i]);
-        if (v != NULL && v->kind == JSON_STRING && v->text.n >= n
-            && memcmp(v->text.p, format, n) == 0)
+        if (v != NULL && v->kind == JSON_STRING && has_part(v->text, format))
             return true;
     }
     return config_flag_given(c, format);
@@ -97,6 +105,90 @@ static void ends(struct config *c)
     }
 }
 
+/* bf16, bf16_mixed, bf16-mixed, 32 and the like; what is longer is a format of
+ * its own. */
+static void check_mixed(struct config *c, const struct json *v)
+{
+    if (memchr(v->text.p, '8', v->text.n) == NULL
+        && memchr(v->text.p, '4', v->text.n) == NULL)
+        return;
+    diag_hint(config_bad(c, v, MEMPLAN_E_UNSUPPORTED,
+                         "mixed_precision '%.*s' is not modelled",
+                         (int)(v->text.n < 60 ? v->text.n : 60), v->text.p),
+              "known are bf16_mixed, fp16_mixed and "
+              "bf16_with_fp8_{delayed,current,subchannel}_scaling_mixed, "
+              "bf16_with_mxfp8_mixed, bf16_with_nvfp4_mixed");
+}
+
+/* Megatron-Bridge's names of 8-bit and 4-bit products, each with its options
+ * (training/mixed_precision.py). False where it is none of these. */
+static bool bridge_precision(struct config *c)
+{
+    static const struct {
+        const char *name, *recipe;
+        bool params; /* gathered as stored */
+        uint8_t first, last;
+    } known[] = {
+        { "bf16_with_fp8_delayed_scaling_mixed", "delayed", true, 0, 0 },
+        { "bf16_with_mxfp8_mixed", "mxfp8", true, 0, 0 },
+        { "bf16_with_fp8_current_scaling_mixed", "tensorwise", true, 1, 1 },
+        { "nemotron_h_bf16_with_fp8_current_scaling_mixed", "tensorwise", true,
+          2, 2 },
+        { "nanov2_bf16_with_fp8_current_scaling_mixed", "blockwise", true, 2,
+          2 },
+        { "bf16_with_fp8_subchannel_scaling_mixed", "blockwise", false, 0, 0 },
+        { "bf16_with_nvfp4_mixed", NULL, true, 0, 0 },
+        { "nemotron_3_super_bf16_with_nvfp4_mixed", NULL, true, 0, 14 },
+    };
+    const struct json *v = config_at(c, "mixed_precision");
+    size_t i = 0;
+    enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+    if (v == NULL || v->kind != JSON_STRING)
+        return false;
+    while (i < KNOWN && !str_same_name(v->text, str_of(known[i].name)))
+        i++;
+    if (i == KNOWN) {
+        check_mixed(c, v);
+        return false;
+    }
+    config_set(c, v, KEY_PRECISION,
+               known[i].recipe != NULL ? "fp8-mixed" : "fp4-mixed");
+    if (known[i].recipe != NULL) {
+        config_set(c, v, KEY_FP8_RECIPE, known[i].recipe);
+        config_set(c, v, KEY_FP8_PARAMS, known[i].params ? "true" : "false");
+    } else {
+        config_note(c,
+                    "mixed_precision %s: weights are gathered in 16 bits, "
+                    "not in 4",
+                    known[i].name);
+    }
+    if (known[i].last > 0) {
+        config_flag_set(c, "mixed_precision", KEY_BF16_LAYERS_AT_START,
+                        known[i].first);
+        config_flag_set(c, "mixed_precision", KEY_BF16_LAYERS_AT_END,
+                        known[i].last);
+    }
+    return true;
+}
+
+/* Products in fewer bits, each by a flag of its own, or weights' format. */
+static void set_precision(struct config *c, const char *weights)
+{
+    static const struct {
+        const char *flag, *precision;
+    } flags[] = { { "fp4_format", "fp4-mixed" },
+                  { "fp8_format", "fp8-mixed" },
+                  { "fp8", "fp8-mixed" } };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (!config_flag_given(c, flags[i].flag))
+            continue;
+        config_set(c, config_at(c, flags[i].flag), KEY_PRECISION,
+                   flags[i].precision);
+        return;
+    }
+    config_set(c, c->root, KEY_PRECISION, weights);
+}
+
 static void precision(struct config *c)
 {
     const bool bf16 = is_half(c, "bf16"), fp16 = is_half(c, "fp16");
@@ -109,17 +201,8 @@ static void precision(struct config *c)
         diag_hint(e, "keep one: Megatron refuses both");
         return;
     }
-    if (config_flag_given(c, "fp4_format"))
-        config_set(c, config_at(c, "fp4_format"), KEY_PRECISION, "fp4-mixed");
-    else if (config_flag_given(c, "fp8_format"))
-        config_set(c, config_at(c, "fp8_format"), KEY_PRECISION, "fp8-mixed");
-    else if (config_flag_given(c, "fp8"))
-        config_set(c, config_at(c, "fp8"), KEY_PRECISION, "fp8-mixed");
-    else
-        config_set(c, c->root, KEY_PRECISION,
-                   bf16   ? "bf16-mixed"
-                   : fp16 ? "fp16-mixed"
-                          : "fp32");
+    if (!bridge_precision(c))
+        set_precision(c, bf16 ? "bf16-mixed" : fp16 ? "fp16-mixed" : "fp32");
     if (config_flag_given(c, "main_grads_dtype"))
         return;
     if (config_flag_given(c, "grad_reduce_in_bf16"))
@@ -388,6 +471,9 @@ static void fusions(struct config *c)
         if (is_off(c, kernels[i]))
             config_note(c, "%s false is not modelled: one kernel is assumed",
                         kernels[i]);
+    if (is_off(c, "grad_reduce_in_fp32"))
+        config_note(c, "grad_reduce_in_fp32 false is not modelled: true is "
+                       "assumed (--grad-dtype)");
     if (is_off(c, "masked_softmax_fusion"))
         config_set(c, c->root, KEY_FUSED_SOFTMAX, "false");
     if (!config_flag_given(c, "no_gradient_accumulation_fusion"))
