@@ -335,6 +335,11 @@ static struct str interpolated(const struct json *v)
     return (struct str){ text.p + from, text.n - 1 - from };
 }
 
+static bool is_same(struct str a, struct str b)
+{
+    return a.n > 0 && a.n == b.n && memcmp(a.p, b.p, a.n) == 0;
+}
+
 /* Values that are another entry's. */
 static void follow(struct json *root)
 {
@@ -382,6 +387,11 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
             struct json *flag = name == NULL ? NULL : member_of(s, name);
             if (flag == NULL)
                 return NULL;
+            if (flag->kind != JSON_NULL
+                && is_same(interpolated(v), flag->key)) {
+                v = next; /* what the entry of that name says already */
+                continue;
+            }
             flag->kind = kind == JSON_BOOL ? kind : v->kind;
             flag->truth = v->truth;
             flag->number = v->number;

@@ -73,6 +73,15 @@ static bool has_part(struct str text, const char *part)
     return false;
 }
 
+/* Lightning's 16 and "16-mixed". */
+static bool is_sixteen(const struct json *v)
+{
+    return v != NULL
+           && ((v->kind == JSON_NUMBER && v->number >= 16 && v->number <= 16)
+               || (v->kind == JSON_STRING
+                   && (str_is(v->text, "16") || str_is(v->text, "16-mixed"))));
+}
+
 /* A flag; or NeMo's "bf16", "bf16-mixed", Megatron-Bridge's "bf16_mixed",
  * "nanov2_bf16_with_fp8_...". */
 static bool is_half(const struct config *c, const char *format)
@@ -83,6 +92,8 @@ static bool is_half(const struct config *c, const char *format)
         if (v != NULL && v->kind == JSON_STRING && has_part(v->text, format))
             return true;
     }
+    if (str_is(str_of(format), "fp16") && is_sixteen(config_at(c, keys[0])))
+        return true;
     return config_flag_given(c, format);
 }
 
