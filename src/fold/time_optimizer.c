@@ -55,9 +55,11 @@ struct shard_of time_own_share(const struct run *run,
 
 /* Reads and writes of an element beside its moments: gradient, master copy and
  * weight; each pass of an unfused one reads and writes again. bitsandbytes' are
- * one kernel. */
+ * one kernel. Nothing without an optimizer. */
 static double step_bytes(const struct run *run, const struct shard_of *own)
 {
+    if (run->optimizer == OPT_NONE)
+        return 0;
     const double elems = own->elems, moments = own->moment_bytes;
     const double master = run->prec.master == DT_NONE
                               ? 0

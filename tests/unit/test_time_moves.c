@@ -180,6 +180,14 @@ static void test_moments_in_8_bits(void **state)
     assert_true(less < 0.97 * two && less > 0.9 * two);
 }
 
+/* No weight is read or written where nothing is updated. */
+static void test_no_optimizer_takes_no_time(void **state)
+{
+    (void)state;
+    assert_true(optimizer_of("none", "fused", "fp32") <= 0);
+    assert_true(optimizer_of("sgd", "fused", "fp32") > 0);
+}
+
 /* Two of StarCoder2 3B, whose window is 4096: as many tokens make a mask, and
  * every block is computed, by 24 heads of 128. */
 static double attention_of(const char *tokens)
@@ -212,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_product_onto_a_copy),
         cmocka_unit_test(test_four_bits_are_unpacked),
         cmocka_unit_test(test_moments_in_8_bits),
+        cmocka_unit_test(test_no_optimizer_takes_no_time),
         cmocka_unit_test(test_masks_leave_no_block_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
