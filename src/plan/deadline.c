@@ -199,10 +199,6 @@ static void say_searched(struct memplan_report *r, bool decides)
                x->looked, held);
     run_assume(&r->run, KEY_DAYS, text);
     x->too_large = decides && !r->memory.fits;
-    if (x->too_large)
-        run_assume(&r->run, KEY_GPUS,
-                   "time alone: by its peak the setup does not fit on these "
-                   "GPUs (memplan estimate says what would make it)");
 }
 
 static void search(struct hunt *h, const struct memplan_report *r)

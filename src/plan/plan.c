@@ -513,6 +513,15 @@ static memplan_status answer_deadline(struct memplan_report *r,
     return open ? compute_deadline(r, model, setup, d) : MEMPLAN_OK;
 }
 
+/* Hours of a step that cannot run mislead where nothing is said of memory. */
+static void say_too_large(struct memplan_report *r)
+{
+    if (!r->memory.fits)
+        run_assume(&r->run, KEY_GPUS,
+                   "time alone: by its peak the setup does not fit on these "
+                   "GPUs (memplan estimate says what would make it)");
+}
+
 memplan_status plan_compute_answer(struct memplan_report *r,
                                    const memplan_model *model,
                                    const struct setup *setup, struct diag *d)
@@ -523,6 +532,7 @@ memplan_status plan_compute_answer(struct memplan_report *r,
         if (r->run.days > 0
             && answer_deadline(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
+        say_too_large(r);
     } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
         return d->status;
     }

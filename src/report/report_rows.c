@@ -657,6 +657,25 @@ static const struct row size_rows[] = {
     ROW(struct compute_result, params, "parameters", ""),
 };
 
+/* By its peak: the allocator is not simulated. */
+static const struct row fit_rows[] = {
+    ROW(struct memory_result, fits, "fits", ""),
+};
+
+/* What there is of a model alone. */
+static void visit_step(const struct memplan_report *r, struct visitor *v)
+{
+    static const struct comm_result none = { .n = 0 };
+    const struct compute_result *c = &r->compute;
+    VISIT(v, fit_rows, r->has_model ? &r->memory : NULL);
+    VISIT(v, sent_rows, c);
+    VISIT(v, moved_rows, r->has_model ? &r->memory.offload : NULL);
+    VISIT(v, exposed_rows, c->mfu_predicted ? &r->time : NULL);
+    VISIT(v, bubble_rows, c);
+    visit_comm(r->has_model ? &r->comm : &none, v);
+    visit_time(r, v);
+}
+
 static void visit_compute_only(const struct memplan_report *r,
                                const struct law_answers *laws,
                                struct visitor *v)
@@ -670,8 +689,10 @@ static void visit_compute_only(const struct memplan_report *r,
     VISIT(v, cost_rows, c);
     visit_deadline(r, v);
     VISIT(v, price_rows, c);
+    visit_step(r, v);
     visit_chinchilla(laws, v);
     visit_laws(laws, v);
+    visit_loss(laws, v);
     visit_model(r, v);
     visit_setup(r, v);
     visit_gpu(r, v);
