@@ -34,10 +34,10 @@ static struct law_question question(const struct run *run)
 }
 
 /* N and D of a loss to be reached: what is given of them, and the rest. */
-static void sizes_of_loss(struct compute_result *c, const struct run *run)
+static void sizes_of_loss(struct compute_result *c, const struct run *run,
+                          double loss)
 {
     const struct law_question q = question(run);
-    const double loss = run->target_loss;
     if (c->params > 0 && run->given[KEY_TOKENS])
         return;
     if (c->params > 0) {
@@ -53,16 +53,47 @@ static void sizes_of_loss(struct compute_result *c, const struct run *run)
     }
 }
 
+/* What is given of N and D, 0 what is not. */
+static struct compute_result given_sizes(const struct memplan_report *r)
+{
+    return (struct compute_result){ .params = r->has_model
+                                                  ? (double)r->params.active
+                                                  : r->run.params,
+                                    .tokens = r->run.tokens };
+}
+
+static bool reaches(const struct memplan_report *r, double loss)
+{
+    struct compute_result c = given_sizes(r);
+    sizes_of_loss(&c, &r->run, loss);
+    return isfinite(c.params) && isfinite(c.tokens) && c.tokens >= 1;
+}
+
+double plan_least_loss(const struct memplan_report *r)
+{
+    enum { PARTS = 1000, MOST = 100 * PARTS }; /* of a nat; of setup.def */
+    int low = 0, high = MOST;
+    if (!reaches(r, MOST / PARTS))
+        return (double)NAN;
+    while (high - low > 1) {
+        const int mid = low + (high - low) / 2;
+        if (reaches(r, (double)mid / PARTS))
+            high = mid;
+        else
+            low = mid;
+    }
+    return (double)high / PARTS;
+}
+
 /* N and D: of the model, as given, or what a budget leaves of C = 6 N D. */
 static void sizes(struct compute_result *c, const struct memplan_report *r)
 {
     const struct run *run = &r->run;
     const double budget = run->budget_flop;
-    c->params = r->has_model ? (double)r->params.active : run->params;
-    c->tokens = run->tokens;
+    *c = given_sizes(r);
     const struct law_question q = question(run);
     if (run->target_loss > 0) {
-        sizes_of_loss(c, run);
+        sizes_of_loss(c, run, run->target_loss);
     } else if (c->params == 0 && run->given[KEY_TOKENS]) {
         c->params = budget > 0 ? floor(budget / (6 * c->tokens))
                                : floor(scaling_params(run->law, c->tokens, &q));
@@ -240,7 +271,6 @@ void report_laws(struct law_answers *c, const struct memplan_report *r)
 void plan_compute(struct memplan_report *r)
 {
     struct compute_result *c = &r->compute;
-    *c = (struct compute_result){ 0 };
     sizes(c, r);
     flops(c, r);
     utilisation(c, r);

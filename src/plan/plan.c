@@ -5,6 +5,7 @@
 #include "plan/plan.h"
 
 #include "plan/deadline.h"
+#include "plan/scaling.h"
 
 #include "fold/fold.h"
 #include "fold/graphs.h"
@@ -310,6 +311,21 @@ static memplan_status check_matched(struct memplan_report *r, struct diag *d)
     return d->status;
 }
 
+/* Whose loss it is that nothing reaches: "of 7B parameters". */
+static void write_limited(char *buf, size_t n, const struct memplan_report *r)
+{
+    char count[UNIT_TEXT_MAX];
+    const double params =
+        r->has_model ? (double)r->params.active : r->run.params;
+    buf[0] = '\0';
+    if (params > 0)
+        str_format(buf, n, " of %s parameters",
+                   unit_format_count(count, params));
+    else if (r->run.given[KEY_TOKENS])
+        str_format(buf, n, " on %s tokens",
+                   unit_format_count(count, r->run.tokens));
+}
+
 /* A loss below what the law has for any data, or any model. */
 static memplan_status check_reached(struct memplan_report *r, struct diag *d)
 {
@@ -319,14 +335,36 @@ static memplan_status check_reached(struct memplan_report *r, struct diag *d)
     if (r->run.target_loss == 0
         || (isfinite(c->params) && isfinite(c->tokens) && c->tokens >= 1))
         return MEMPLAN_OK;
+    char limited[80];
+    const double least = plan_least_loss(r);
+    write_limited(limited, sizeof limited, r);
     memplan_error *e =
-        diag_add(d, MEMPLAN_E_CONFLICT, "no training reaches a loss of %g",
-                 r->run.target_loss);
+        diag_add(d, MEMPLAN_E_CONFLICT, "no training%s reaches a loss of %g",
+                 limited, r->run.target_loss);
     str_format(e->key, sizeof(e->key), "target_loss");
-    diag_hint(e, "ask for a higher one: the laws end at 1.69 to 1.87 nats a "
-                 "token, and a model's size or the data's above that");
+    if (isfinite(least))
+        diag_hint(e, "by %s %.3f is the least there%s",
+                  scaling_name(scaling_with_loss(r->run.law)), least,
+                  r->run.unique_tokens > 0 ? ", of so many unique tokens" : "");
+    else
+        diag_hint(e, "no loss of 100 is reached there: say more of 'params' or "
+                     "'tokens'");
     r->kind = REPORT_NONE;
     return d->status;
+}
+
+/* Not every law gives a loss. */
+static void say_law(struct memplan_report *r)
+{
+    const enum scaling_law with = scaling_with_loss(r->run.law);
+    char text[ASSUMPTION_TEXT];
+    if (r->run.target_loss == 0 || with == r->run.law)
+        return;
+    str_format(text, sizeof text,
+               "%s gives no loss: sizes for the target are %s's "
+               "(--scaling-law)",
+               scaling_name(r->run.law), scaling_name(with));
+    run_assume(&r->run, KEY_SCALING_LAW, text);
 }
 
 /* Where the utilisation is given, only a pipeline's bubble is asked for. */
@@ -373,6 +411,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         return d->status;
     plan_compute(r);
     plan_say_time(r);
+    say_law(r);
     if (check_reached(r, d) != MEMPLAN_OK)
         return d->status;
     return keep_question(r, params, setup, d);
@@ -546,6 +585,7 @@ memplan_status plan_compute_answer(struct memplan_report *r,
     }
     r->kind = REPORT_COMPUTE;
     plan_compute(r);
+    say_law(r);
     return check_reached(r, d);
 }
 

@@ -43,6 +43,9 @@ struct memplan_report *plan_report_new(const memplan_allocator *allocator);
 
 /* Fills r->compute from run, params and (when has_model) flops, comm. */
 void plan_compute(struct memplan_report *r);
+/* The least target_loss, in thousandths, that the setup's law has for what else
+ * is given; NAN: none. */
+double plan_least_loss(const struct memplan_report *r);
 
 /* Memory, FLOPs, communication and r->compute of a model as it is set up, and
  * no proposals. Returns d's status. */

@@ -89,6 +89,16 @@ static const char *law_source(enum scaling_law law)
     return "";
 }
 
+const char *scaling_name(enum scaling_law law)
+{
+    static const char *const names[] = {
+#define LAW_TEXT(id, text) text,
+        SCALING_LAW_MAP(LAW_TEXT)
+#undef LAW_TEXT
+    };
+    return names[law];
+}
+
 static const struct parametric *parametric_of(enum scaling_law law)
 {
     switch (law) {

@@ -11,6 +11,8 @@ struct law_question {
     double inference_tokens;
 };
 
+const char *scaling_name(enum scaling_law law);
+
 /* The optimum of one law under flops = 6 N D. flops > 0. */
 struct law_result scaling_optimum(enum scaling_law law, double flops,
                                   const struct law_question *q);

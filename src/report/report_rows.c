@@ -3,6 +3,7 @@
  * memplan.compute/1. Refuses to know whether it becomes JSON or CSV.
  */
 #include "report/report_rows.h"
+#include "plan/scaling.h"
 
 #include <math.h>
 
@@ -468,16 +469,6 @@ static const struct row comm_rows[] = {
     ROW(struct comm_row, bytes, "bytes", "B"),
 };
 
-const char *law_name(enum scaling_law law)
-{
-    static const char *const names[] = {
-#define LAW_TEXT(id, text) text,
-        SCALING_LAW_MAP(LAW_TEXT)
-#undef LAW_TEXT
-    };
-    return names[law];
-}
-
 static const struct row optimal_rows[] = {
     ROW_OR_NONE(struct law_answers, tokens_optimal, "tokens_optimal", ""),
     ROW_OR_NONE(struct law_answers, tokens_per_param_optimal,
@@ -502,7 +493,7 @@ static void visit_chinchilla(const struct law_answers *c, struct visitor *v)
     }
     if (!v->begin(v, "chinchilla", false))
         return;
-    visit_text(v, "law", law ? law_name(law->law) : NULL);
+    visit_text(v, "law", law ? scaling_name(law->law) : NULL);
     VISIT(v, optimal_rows, c);
     VISIT(v, budget_rows, law);
     v->end(v, false);
@@ -516,7 +507,7 @@ static void visit_laws(const struct law_answers *c, struct visitor *v)
         const struct law_result *law = &c->law[i];
         if (!v->begin(v, NULL, false))
             continue;
-        visit_text(v, "law", law_name(law->law));
+        visit_text(v, "law", scaling_name(law->law));
         VISIT(v, law_rows, law);
         VISIT(v, law_loss_rows, law);
         VISIT(v, range_rows, law->has_range ? law : NULL);

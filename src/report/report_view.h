@@ -47,6 +47,5 @@ bool peak_is_in_layer(const struct memplan_report *report,
                       const struct stage_result *stage);
 
 /* "chinchilla" */
-const char *law_name(enum scaling_law law);
 
 #endif

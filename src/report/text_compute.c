@@ -2,6 +2,7 @@
  * Owns what people read of FLOPs, time and money, in an estimate and in the
  * answer of `compute`. Refuses to compute anything but ratios.
  */
+#include "plan/scaling.h"
 #include "report/report_view.h"
 
 #include "base/str.h"
@@ -301,7 +302,7 @@ static void law_line(struct out *o, const struct law_answers *c)
     if (c->chosen_law >= c->n_laws || !known(c->tokens_optimal))
         return;
     const struct law_result *law = &c->law[c->chosen_law];
-    str_format(text, sizeof(text), "%s: %s parameters ", law_name(law->law),
+    str_format(text, sizeof(text), "%s: %s parameters ", scaling_name(law->law),
                unit_format_count(buf, c->params));
     str_append(text, sizeof(text), "want %s tokens, ",
                unit_format_count(buf, c->tokens_optimal));
@@ -334,7 +335,7 @@ static void loss_lines(struct out *o, const struct law_answers *c)
     if (!known(c->loss))
         return;
     str_format(text, sizeof(text), "loss %s by %s: ", loss_text(buf, c->loss),
-               law_name(c->same_loss.law));
+               scaling_name(c->same_loss.law));
     str_append(text, sizeof(text), "%s parameters on ",
                unit_format_count(buf, c->same_loss.params));
     str_append(text, sizeof(text), "%s tokens reach it with ",
@@ -376,7 +377,7 @@ static void fill_laws(struct table *t, const void *ctx)
         const struct law_result *law = &c->law[i];
         char buf[UNIT_TEXT_MAX];
         table_row(t, 0, i == c->chosen_law ? PAINT_STRONG : PAINT_NONE);
-        table_cell(t, law_name(law->law));
+        table_cell(t, scaling_name(law->law));
         table_cell(t, unit_format_count(buf, law->params));
         range_cell(t, law->has_range, law->params_low, law->params_high);
         table_cell(t, unit_format_count(buf, law->tokens));
@@ -394,7 +395,7 @@ static void law_notes(struct out *o, const struct law_answers *c)
         char text[TEXT_BLOCK_MAX];
         bool note =
             law->has_range && law->range_note && law->range_note[0] != '\0';
-        str_format(text, sizeof(text), "%s: %s%s%s", law_name(law->law),
+        str_format(text, sizeof(text), "%s: %s%s%s", scaling_name(law->law),
                    law->source ? law->source : "", note ? "; range: " : "",
                    note ? law->range_note : "");
         out_item(o, text);
