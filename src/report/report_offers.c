@@ -59,6 +59,14 @@ static void write_refused(struct out *o, const struct memplan_offers *x)
     }
 }
 
+static bool any_late(const struct memplan_offers *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->row[i].possible && x->row[i].late)
+            return true;
+    return false;
+}
+
 static void write_text(struct out *o, const struct memplan_offers *x)
 {
     static const struct column columns[] = {
@@ -83,11 +91,13 @@ static void write_text(struct out *o, const struct memplan_offers *x)
     out_title(o, text);
     table_write(o, columns, COLUMNS - (narrow ? 2 : 0), fill_offers, x);
     write_refused(o, x);
-    out_paragraph(o, PAINT_FAINT,
-                  "the cheapest that fits first; ! no number of them is in "
-                  "time; prices are indicative and "
-                  "dated: memplan gpus NAME says whose and when, --prices FILE "
-                  "has yours");
+    str_format(text, sizeof text, "the cheapest%s first; %sprices are ",
+               x->has_model ? " that fits" : "",
+               any_late(x) ? "! no number of them is in time; " : "");
+    str_append(text, sizeof text,
+               "indicative and dated: memplan gpus NAME says whose and when, "
+               "--prices FILE has yours");
+    out_paragraph(o, PAINT_FAINT, text);
 }
 
 /* ---- JSON, CSV ---- */
@@ -107,6 +117,15 @@ static const struct row offer_rows[] = {
     ROW_OR_NONE(struct offer, price_source, "price_source", ""),
 };
 
+/* Without a model nothing is known to fit. */
+static struct value offer_value(const struct memplan_offers *x,
+                                const struct row *row, const struct offer *o)
+{
+    if (!x->has_model && row->offset == offsetof(struct offer, fits))
+        return (struct value){ .kind = VALUE_NONE, .unit = row->unit };
+    return row_value(row, o);
+}
+
 static void write_json(struct out *o, const struct memplan_offers *x)
 {
     struct json_visitor json;
@@ -123,7 +142,9 @@ static void write_json(struct out *o, const struct memplan_offers *x)
         if (!x->row[i].possible)
             continue;
         v->begin(v, NULL, false);
-        visit_rows(v, offer_rows, ROW_COUNT(offer_rows), &x->row[i]);
+        for (size_t r = 0; r < ROW_COUNT(offer_rows); r++)
+            visit_value(v, offer_rows[r].key,
+                        offer_value(x, &offer_rows[r], &x->row[i]));
         v->end(v, false);
     }
     v->end(v, true);
@@ -151,8 +172,9 @@ static void write_csv(struct out *o, const struct memplan_offers *x)
             continue;
         for (size_t r = 0; r < ROW_COUNT(offer_rows); r++) {
             char buf[VALUE_TEXT_MAX];
-            out_csv(o, r == 0,
-                    value_text(buf, row_value(&offer_rows[r], &x->row[i])));
+            out_csv(
+                o, r == 0,
+                value_text(buf, offer_value(x, &offer_rows[r], &x->row[i])));
         }
         out_csv_end(o);
     }
