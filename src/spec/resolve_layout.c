@@ -92,7 +92,10 @@ static void report_split(const struct run *r, const struct spec *spec,
 void resolve_gpus(struct run *r)
 {
     r->gpus = resolve_count(r, KEY_GPUS, 1);
-    resolve_assume(r, KEY_GPUS, "1 GPU (--gpus)");
+    resolve_assume(r, KEY_GPUS,
+                   r->given[KEY_DAYS]
+                       ? "as many GPUs as finish in time (--gpus)"
+                       : "1 GPU (--gpus)");
     r->dp = r->gpus;
 }
 
