@@ -68,6 +68,9 @@ struct kernel_speed {
     double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
     const char *source;
+    const char *stand_in; /* whose timings a GPU's own row has of what nobody
+                             timed on it; NULL: all are its own */
+    bool own_products;    /* beside a stand-in */
 };
 
 /* What a calibration multiplies, apart from which GPU it is: rates, and of the

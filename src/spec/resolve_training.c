@@ -111,7 +111,15 @@ static void say_kernels(struct run *r)
     say_links(r, speed, measured);
     if (r->given[KEY_MFU])
         return;
-    if (measured)
+    if (measured && speed->stand_in != NULL)
+        resolve_say(r, KEY_MFU,
+                    speed->own_products
+                        ? "the step's time is predicted from products as timed "
+                          "on its GPU, other kernels as on ## (--mfu)"
+                        : "the step's time is predicted from kernels and links "
+                          "as timed on ## (--mfu)",
+                    SAY_TEXT(speed->stand_in), SAY_TEXT(limits));
+    else if (measured)
         resolve_say(r, KEY_MFU,
                     "the step's time is predicted from kernels and links as "
                     "timed on its GPU# (--mfu)",
