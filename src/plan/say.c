@@ -102,8 +102,16 @@ static void say_beyond_peak(struct memplan_report *r)
     const struct compute_result *c = &r->compute;
     const bool calibrated = r->run.setup.calibration.rows > 0;
     char text[ASSUMPTION_TEXT];
-    if (!c->mfu_predicted || (c->mfu <= 1 && c->hfu <= 1))
+    if (!(c->mfu > 1 || c->hfu > 1))
         return;
+    if (c->mfu_given) {
+        str_format(text, sizeof text,
+                   "impossible: with what is recomputed, an MFU of %.0f%% is "
+                   "%.0f%% of the GPU's peak (--mfu)",
+                   100 * c->mfu, 100 * c->hfu);
+        run_assume(&r->run, KEY_MFU, text);
+        return;
+    }
     str_format(text, sizeof text,
                "impossible: the predicted step computes at %.0f%% of the GPU's "
                "peak%s",
