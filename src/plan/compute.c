@@ -438,12 +438,14 @@ static void explain_laws(struct explanation *x, const struct memplan_report *r)
     report_laws(&answers, r);
     for (size_t i = 0; i < c->n_laws; i++) {
         const struct law_result *l = &c->law[i];
+        const char *name = arena_printf(
+            x->arena, "%s: compute-optimal parameters", scaling_name(l->law));
         add(x,
             (struct explain_entry){
-                .section = "training run",
-                .name = "compute-optimal parameters",
+                .section = "scaling laws",
+                .name = name == NULL ? scaling_name(l->law) : name,
                 .unit = "",
-                .value = l->params,
+                .value = round(l->params),
                 .formula = "the law's optimum under C = 6 N D",
                 .numbers = NUMBERS(x->arena, "C = #: N = #, D = #, D / N = #",
                                    c->budget_flops, l->params, l->tokens,
