@@ -254,7 +254,7 @@ void report_laws(struct law_answers *c, const struct memplan_report *r)
                                .budget_flops = (double)NAN,
                                .tokens_optimal = (double)NAN,
                                .tokens_per_param_optimal = (double)NAN };
-    if (!has_law(r))
+    if (!has_law(r) || run_adapts(run)) /* laws train from the start */
         return;
     c->budget_flops = run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
     for (int l = 0; l < SCALING_LAW_COUNT; l++) {

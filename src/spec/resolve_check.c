@@ -474,13 +474,16 @@ static void check_has_law(const struct run *r, const struct spec *s,
                                            KEY_UNIQUE_TOKENS,
                                            KEY_INFERENCE_TOKENS };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (!r->given[keys[i]] || spec_is_language(s))
+        if (!r->given[keys[i]] || (spec_is_language(s) && !run_adapts(r)))
             continue;
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, keys[i],
                         "%s belongs to scaling laws, with C = 6 N D, which "
-                        "hold for language models",
-                        setup_field(keys[i])->key);
+                        "hold for %s",
+                        setup_field(keys[i])->key,
+                        spec_is_language(s)
+                            ? "models trained from the start, not for adapters"
+                            : "language models");
         diag_hint(e, "leave it out, and give --tokens");
     }
 }
