@@ -184,9 +184,9 @@ static void look_at_rest(struct hunt *h)
 
 /* ---- the answer ---- */
 
-static void say_searched(struct memplan_report *r, bool decides)
+static void say_searched(struct memplan_report *r)
 {
-    struct deadline_result *x = &r->deadline;
+    const struct deadline_result *x = &r->deadline;
     char text[ASSUMPTION_TEXT], held[80];
     if (r->run.given[KEY_GLOBAL_BATCH])
         str_format(held, sizeof held, "global_batch is held");
@@ -198,7 +198,6 @@ static void say_searched(struct memplan_report *r, bool decides)
                "with the step it has there; %s",
                x->looked, held);
     run_assume(&r->run, KEY_DAYS, text);
-    x->too_large = decides && !r->memory.fits;
 }
 
 static void search(struct hunt *h, const struct memplan_report *r)
@@ -244,6 +243,6 @@ memplan_status plan_deadline(struct memplan_report *r,
     found.searched = found.gpus > 0;
     r->deadline = found;
     if (found.searched)
-        say_searched(r, q->decides);
+        say_searched(r);
     return MEMPLAN_OK;
 }

@@ -13,7 +13,7 @@ struct offer {
     const char *gpu; /* of the catalogue */
     bool possible;
     char why[OFFER_TEXT]; /* why it is not */
-    bool fits;            /* by its peak; without a model: not asked */
+    bool fits;            /* without a model: not asked */
     bool late;            /* no number of them meets the deadline */
     double gpus, mfu, step_time_s, days, gpu_hours;
     double price_usd_h, cost_usd, energy_kwh; /* NAN: not known */

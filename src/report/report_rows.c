@@ -648,7 +648,6 @@ static const struct row size_rows[] = {
     ROW(struct compute_result, params, "parameters", ""),
 };
 
-/* By its peak: the allocator is not simulated. */
 static const struct row fit_rows[] = {
     ROW(struct memory_result, fits, "fits", ""),
 };

@@ -4,4 +4,4 @@ beside it.
 compute llama-7b --days 10
 == stdout ~
  days, but does not fit in memory
-by its peak the setup does not fit on these GPUs
+the setup does not fit on these GPUs

@@ -3,4 +3,4 @@ states on 80 GB.
 == args
 compute llama-7b --gpus 64
 == stdout ~
-time alone: by its peak the setup does not fit on these GPUs
+time alone: the setup does not fit on these GPUs
