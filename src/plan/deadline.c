@@ -1,7 +1,8 @@
 /*
  * How many GPUs finish in so many days. Owns which numbers are looked at: those
  * that a layout allows, each with the step that it has there, as utilisation
- * falls where more GPUs share the work. [docs/method.md eq. deadline]
+ * falls where more GPUs share the work, and with what it leaves in memory.
+ * [docs/method.md eq. deadline]
  */
 #include "plan/deadline.h"
 
@@ -13,6 +14,8 @@
 #include "base/banned.h"
 
 enum { GPUS_MOST = 10000000 }; /* of setup.def */
+/* Of two numbers that hold as much on each GPU, one is asked of the allocator. */
+enum { AS_MUCH_BYTES = 1 << 20 };
 
 struct hunt {
     struct memplan_report *trial;
@@ -24,6 +27,11 @@ struct hunt {
     /* numbers of GPUs: inside a node, and beyond it */
     uint64_t unit, node, nodes, most;
     uint64_t shares; /* of a global batch that is held; 0: it grows */
+    bool in_memory;  /* numbers where the setup does not fit are not enough */
+    struct {
+        uint64_t device_total;
+        bool fits;
+    } settled; /* the last one, by the closed form and by the allocator */
 };
 
 static uint64_t lcm(uint64_t a, uint64_t b)
@@ -41,11 +49,10 @@ static memplan_status evaluate(struct hunt *h, struct memplan_report *r,
 }
 
 /* Keeps what is enough with the fewest GPUs, or else is over first. */
-static void keep(struct hunt *h, uint64_t gpus)
+static void keep(struct hunt *h, uint64_t gpus, bool met)
 {
     struct deadline_result *out = h->out;
     const struct compute_result *c = &h->trial->compute;
-    const bool met = c->days <= h->asked * (1 + 1e-9);
     const bool better = out->gpus == 0 || (met && !out->met)
                         || (met && (double)gpus < out->gpus)
                         || (!out->met && c->days < out->days);
@@ -55,6 +62,20 @@ static void keep(struct hunt *h, uint64_t gpus)
     out->gpus = (double)gpus;
     out->days = c->days;
     out->mfu = c->mfu;
+}
+
+static bool fits(struct hunt *h, struct diag *d)
+{
+    const struct memory_result *m = &h->trial->memory;
+    const uint64_t total = m->device_total, last = h->settled.device_total;
+    const uint64_t apart = total > last ? total - last : last - total;
+    if (m->fits || (last > 0 && apart <= AS_MUCH_BYTES))
+        return m->fits || h->settled.fits;
+    if (plan_settle_fits(h->trial, d) != MEMPLAN_OK)
+        diag_nomem(h->d);
+    h->settled.device_total = total;
+    h->settled.fits = m->fits;
+    return m->fits;
 }
 
 /* Whether so many are enough. One that is impossible is not. */
@@ -70,8 +91,10 @@ static bool enough(struct hunt *h, uint64_t gpus)
         diag_nomem(h->d);
     if (status != MEMPLAN_OK)
         return false;
-    keep(h, gpus);
-    return h->trial->compute.days <= h->asked * (1 + 1e-9);
+    const bool met = h->trial->compute.days <= h->asked * (1 + 1e-9)
+                     && (!h->in_memory || fits(h, &d));
+    keep(h, gpus, met);
+    return met;
 }
 
 /* ---- which numbers ---- */
@@ -151,8 +174,8 @@ static void look_at_parts(struct hunt *h, uint64_t layout)
     }
 }
 
-/* More GPUs are never slower where each keeps its work: the first that is
- * enough is between one that is and one that is not. */
+/* More GPUs are never slower where each keeps its work, nor do they hold more
+ * each: the first that is enough is between one that is and one that is not. */
 static void bisect(struct hunt *h)
 {
     const uint64_t n = count_candidates(h);
@@ -195,15 +218,13 @@ static void say_searched(struct memplan_report *r)
                    "the batch grows with them (--global-batch holds it)");
     str_format(text, sizeof text,
                "GPUs for a deadline: of %" PRIu64 " numbers looked at, each "
-               "with the step it has there; %s",
+               "with its own step and memory; %s",
                x->looked, held);
     run_assume(&r->run, KEY_DAYS, text);
 }
 
-static void search(struct hunt *h, const struct memplan_report *r)
+static void look(struct hunt *h, uint64_t layout)
 {
-    const uint64_t layout = r->run.tp * r->run.pp * r->run.cp;
-    set_numbers(h, r);
     if (h->shares > 0)
         look_at_shares(h, layout);
     else
@@ -214,6 +235,20 @@ static void search(struct hunt *h, const struct memplan_report *r)
         look_at_parts(h, layout);
     else
         look_at_rest(h);
+}
+
+/* Time alone decides where nothing that is in time fits. */
+static void search(struct hunt *h, const struct memplan_report *r)
+{
+    const uint64_t layout = r->run.tp * r->run.pp * r->run.cp;
+    set_numbers(h, r);
+    h->in_memory = true;
+    look(h, layout);
+    if (h->out->met || h->d->status != MEMPLAN_OK)
+        return;
+    h->in_memory = false;
+    look(h, layout);
+    h->out->too_large = h->out->met;
 }
 
 memplan_status plan_deadline(struct memplan_report *r,

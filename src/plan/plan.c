@@ -552,18 +552,20 @@ static memplan_status answer_deadline(struct memplan_report *r,
     return open ? compute_deadline(r, model, setup, d) : MEMPLAN_OK;
 }
 
-/* Whether it fits as an estimate has it, whose allocator is asked where the
- * closed form is not sure. Hours of a step that cannot run mislead where nothing
- * is said of memory. */
-static memplan_status answer_fits(struct memplan_report *r, struct diag *d)
+memplan_status plan_settle_fits(struct memplan_report *r, struct diag *d)
 {
     const struct memory_result *m = &r->memory;
     const bool may_fit = m->peak + m->outside <= m->capacity;
     const bool sure = m->device_total <= m->capacity / 4 * 3;
-    if (may_fit && !sure && plan_allocator(r, false, d) != MEMPLAN_OK)
+    return may_fit && !sure ? plan_allocator(r, false, d) : MEMPLAN_OK;
+}
+
+/* Hours of a step that cannot run mislead where nothing is said of memory. */
+static memplan_status say_fits(struct memplan_report *r, struct diag *d)
+{
+    if (plan_settle_fits(r, d) != MEMPLAN_OK)
         return d->status;
-    r->deadline.too_large = r->deadline.searched && !m->fits;
-    if (!m->fits)
+    if (!r->memory.fits)
         run_assume(&r->run, KEY_GPUS,
                    "time alone: the setup does not fit on these GPUs (memplan "
                    "estimate says what would make it)");
@@ -580,7 +582,7 @@ memplan_status plan_compute_answer(struct memplan_report *r,
         if (r->run.days > 0
             && answer_deadline(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
-        if (answer_fits(r, d) != MEMPLAN_OK)
+        if (say_fits(r, d) != MEMPLAN_OK)
             return d->status;
     } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
         return d->status;

@@ -57,6 +57,10 @@ memplan_status plan_compute_model(struct memplan_report *r,
                                   const memplan_model *model,
                                   const struct setup *setup, struct diag *d);
 
+/* After plan_compute_spec(): r->memory.fits becomes what an estimate has, whose
+ * allocator is asked where the closed form is not sure. Returns d's status. */
+memplan_status plan_settle_fits(struct memplan_report *r, struct diag *d);
+
 /* What memplan_compute() puts into a report; model may be NULL. Returns d's
  * status. */
 memplan_status plan_compute_answer(struct memplan_report *r,

@@ -72,7 +72,7 @@ struct deadline_result {
     bool searched, met;
     double gpus, days, mfu; /* the fewest that are enough; or the fastest */
     uint64_t looked;        /* numbers of GPUs */
-    bool too_large; /* the setup, on as many: the report's own figures */
+    bool too_large;         /* none that is in time fits, this one neither */
 };
 
 /* What was asked, of which changes are looked for. */

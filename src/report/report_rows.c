@@ -434,6 +434,7 @@ static const struct row search_rows[] = {
     ROW(struct deadline_result, gpus, "deadline_gpus", ""),
     ROW(struct deadline_result, days, "deadline_gpus_days", "d"),
     ROW(struct deadline_result, mfu, "deadline_gpus_mfu", ""),
+    ROW(struct deadline_result, too_large, "deadline_too_large", ""),
 };
 
 /* How many GPUs meet a deadline, by GPU-hours and by the step that they

@@ -1,7 +1,7 @@
 /*
  * A deadline's answer is the fewest GPUs of all that are possible, by looking
- * at each, whole nodes before others; and where a rank keeps its work more GPUs
- * never take longer.
+ * at each, those on which the setup fits before others, and whole nodes before
+ * parts of them; and where a rank keeps its work more GPUs never take longer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -81,6 +82,34 @@ static double number(const memplan_report *r, const char *path)
     return x;
 }
 
+struct text {
+    char at[1 << 15];
+    size_t n;
+};
+
+static bool append(void *ctx, const char *bytes, size_t n)
+{
+    struct text *t = ctx;
+    if (n >= sizeof t->at - t->n)
+        return false;
+    memcpy(t->at + t->n, bytes, n);
+    t->n += n;
+    t->at[t->n] = '\0';
+    return true;
+}
+
+/* Whether its JSON has these words. */
+static bool says(const memplan_report *r, const char *words)
+{
+    static struct text t;
+    const memplan_style style = { .format = MEMPLAN_FORMAT_JSON };
+    t.n = 0;
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_SUMMARY, &style, append, &t, NULL),
+        MEMPLAN_OK);
+    return strstr(t.at, words) != NULL;
+}
+
 /* < 0: impossible. */
 static double days_on(const struct random_setup *s, uint64_t gpus)
 {
@@ -88,6 +117,14 @@ static double days_on(const struct random_setup *s, uint64_t gpus)
     const double days = r == NULL ? -1 : number(r, "days");
     memplan_report_free(r);
     return days;
+}
+
+static bool fits_on(const struct random_setup *s, uint64_t gpus)
+{
+    memplan_report *r = computed(s, "gpus", (double)gpus);
+    const bool fits = says(r, "\"fits\": true");
+    memplan_report_free(r);
+    return fits;
 }
 
 static bool in_whole_nodes(uint64_t gpus)
@@ -104,7 +141,7 @@ static bool comes_before(uint64_t a, uint64_t b)
 static void test_fewest(void **state)
 {
     (void)state;
-    unsigned met = 0, not_met = 0, parts = 0;
+    unsigned met = 0, not_met = 0, parts = 0, large = 0;
     for (int trial = 0; trial < TRIALS; trial++) {
         struct random_setup s;
         make(&s, true);
@@ -115,22 +152,29 @@ static void test_fewest(void **state)
         assert_non_null(r);
         const uint64_t most = (uint64_t)number(r, "deadline_gpus");
         const bool enough = number(r, "deadline_gpus_days") <= asked * 1.001;
+        const bool too_large = says(r, "\"deadline_too_large\": true");
+        large += too_large;
         met += enough;
         not_met += !enough;
         parts += enough && !in_whole_nodes(most);
         assert_true(most % s.unit == 0);
         for (uint64_t g = s.unit; g <= GPUS_LOOKED; g += s.unit) {
-            if (enough && !comes_before(g, most))
+            if (enough && !too_large && !comes_before(g, most))
                 continue;
             const double days = days_on(&s, g);
-            if (days > 0 && days <= asked * 0.999)
+            const bool better =
+                days > 0 && days <= asked * 0.999
+                && (!enough || (too_large && comes_before(g, most))
+                    || fits_on(&s, g));
+            if (better)
                 fail_msg("%s: %d GPUs are enough, not %d", s.text, (int)g,
                          (int)most);
         }
         memplan_report_free(r);
     }
-    if (met <= 10 || not_met <= 10 || parts <= 3)
-        fail_msg("%u met, %u not, %u in parts of nodes", met, not_met, parts);
+    if (met <= 10 || not_met <= 10 || parts <= 3 || large <= 3)
+        fail_msg("%u met, %u not, %u in parts of nodes, %u too large", met,
+                 not_met, parts, large);
 }
 
 static void test_more_is_never_slower(void **state)
