@@ -341,8 +341,8 @@ static double law_params(enum scaling_law law, double flops,
     case LAW_HOFFMANN_2: return hoffmann_2.k * pow(flops, hoffmann_2.a);
     case LAW_MUENNIGHOFF: return repeated_params(&muennighoff, flops, q);
     case LAW_HOFFMANN_1: return hoffmann_1.k * pow(flops, hoffmann_1.a);
-    case LAW_HOFFMANN_3: return parametric_params(&hoffmann_3, flops);
-    case LAW_BESIROGLU: return parametric_params(&besiroglu, flops);
+    case LAW_HOFFMANN_3: return repeated_params(&hoffmann_3, flops, q);
+    case LAW_BESIROGLU: return repeated_params(&besiroglu, flops, q);
     case LAW_KAPLAN: return kaplan(flops);
     case SCALING_LAW_COUNT: break;
     }
@@ -394,12 +394,16 @@ static double matched_tokens(const struct parametric *p, double params)
 
 /* The budget whose optimum is `params`: N grows with the budget, so halving
  * the interval of its logarithm finds it. */
-static double repeated_tokens(double params, const struct law_question *q)
+static double repeated_tokens(const struct parametric *p, double params,
+                              const struct law_question *q)
 {
+    const double fresh = matched_tokens(p, params);
+    if (q->unique_tokens <= 0 || fresh <= q->unique_tokens)
+        return fresh;
     double low = 0, high = 100; /* log10 of FLOPs */
     for (int i = 0; i < 100; i++) {
         const double mid = (low + high) / 2;
-        if (repeated_params(&muennighoff, pow(10, mid), q) < params)
+        if (repeated_params(p, pow(10, mid), q) < params)
             low = mid;
         else
             high = mid;
@@ -415,20 +419,15 @@ static double power_tokens(double k, double a, double params)
 double scaling_tokens(enum scaling_law law, double params,
                       const struct law_question *q)
 {
-    double fresh;
     switch (law) {
     case LAW_CHINCHILLA: return q->tokens_per_param * params;
     case LAW_HOFFMANN_1:
         return power_tokens(hoffmann_1.k, hoffmann_1.a, params);
     case LAW_HOFFMANN_2:
         return power_tokens(hoffmann_2.k, hoffmann_2.a, params);
-    case LAW_MUENNIGHOFF:
-        fresh = matched_tokens(&muennighoff, params);
-        return q->unique_tokens <= 0 || fresh <= q->unique_tokens
-                   ? fresh
-                   : repeated_tokens(params, q);
-    case LAW_HOFFMANN_3: return matched_tokens(&hoffmann_3, params);
-    case LAW_BESIROGLU: return matched_tokens(&besiroglu, params);
+    case LAW_MUENNIGHOFF: return repeated_tokens(&muennighoff, params, q);
+    case LAW_HOFFMANN_3: return repeated_tokens(&hoffmann_3, params, q);
+    case LAW_BESIROGLU: return repeated_tokens(&besiroglu, params, q);
     case LAW_KAPLAN:
         return pf_day_flop * pow(params / kaplan_params, 1 / kaplan_exponent)
                / (6 * params);

@@ -277,6 +277,24 @@ static void test_repeated_data(void **state)
     memplan_report_free(free_data);
 }
 
+/* Of data seen again too a law's optimum is that of its own loss: nothing costs
+ * less that reaches it. */
+static void test_repeated_optimum(void **state)
+{
+    (void)state;
+    static const char *const laws[] = { "hoffmann-3", "besiroglu",
+                                        "muennighoff" };
+    for (size_t i = 0; i < COUNT(laws); i++) {
+        memplan_report *r = solved(SETUP("budget", "1e24", "unique_tokens",
+                                         "100B", "scaling_law", laws[i]));
+        const struct law_answers c = laws_of(r);
+        assert_true(fabs(c.extra_training) < 1e-3);
+        near(c.law[c.chosen_law].params, r->compute.params, 1e-6);
+        near(c.tokens_optimal, r->compute.tokens, 1e-3);
+        memplan_report_free(r);
+    }
+}
+
 /* Numbers that no sum can hold are an error; what is merely absurd is an
  * answer, and never "fits". */
 static void test_too_large(void **state)
@@ -903,6 +921,7 @@ int main(void)
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_over_training),
         cmocka_unit_test(test_repeated_data),
+        cmocka_unit_test(test_repeated_optimum),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_deadline_in_a_layout),
         cmocka_unit_test(test_deadline_predicted),
