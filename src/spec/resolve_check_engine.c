@@ -598,16 +598,17 @@ static void check_master_dtype(const struct run *r, struct diag *d)
 void resolve_check_peak(const struct run *r, struct diag *d)
 {
     const struct gpu *g = &r->gpu;
-    const char *lacks = NULL, *hint = NULL;
+    const char *mixed = g->peak_bf16_flop_s > 0 ? "bf16-mixed" : "fp16-mixed";
+    const char *lacks = NULL, *other = "";
     if (r->precision == PREC_FP8_MIXED && g->peak_fp8_flop_s <= 0) {
         lacks = "fp8";
-        hint = "use --precision bf16-mixed, or --gpu h100-80gb";
+        other = ", or --gpu h100-80gb";
     } else if (r->precision == PREC_FP4_MIXED && g->peak_fp4_flop_s <= 0) {
         lacks = "fp4";
-        hint = "use --precision bf16-mixed, or --gpu b200 --framework megatron";
+        other = ", or --gpu b200 --framework megatron";
     } else if (r->precision == PREC_TF32 && g->peak_tf32_flop_s <= 0) {
         lacks = "tf32";
-        hint = "use --precision fp32";
+        mixed = "fp32";
     }
     if (!lacks)
         return;
@@ -616,7 +617,7 @@ void resolve_check_peak(const struct run *r, struct diag *d)
         setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
                     "precision '%s' on %s, which has no %s",
                     resolve_text(r, KEY_PRECISION, buf), g->name, lacks);
-    diag_hint(e, "%s", hint);
+    diag_hint(e, "use --precision %s%s", mixed, other);
 }
 
 void resolve_check_precision(const struct run *r, struct diag *d)
