@@ -191,13 +191,15 @@ static bool joint_waits(const struct stage *s, uint32_t position)
 
 /* Words are looked up before the images' tower runs, so that their table's
  * gradient is made after that tower's backward; of a tied one the head's is
- * there already. Until then the gradient of their states waits. */
+ * there already. Until then the gradient of their states waits. A decoder's
+ * words are looked up after its encoder has run. */
 static void joint_grads(struct put *p, const struct stage *s)
 {
     const uint32_t joint = stage_block(s, s->joint);
     const struct block *b = &s->p->block[joint];
+    const bool first = s->tied_here == 0 && s->p->words == joint;
     uint64_t words = 0;
-    for (uint32_t i = 0; i < b->tensor_count && s->tied_here == 0; i++) {
+    for (uint32_t i = 0; i < b->tensor_count && first; i++) {
         const struct tensor *t = &s->p->tensor[b->tensor_first + i];
         if (t->role == ROLE_PARAM && t->words && t->trainable)
             words += round_alloc(tensor_grad_bytes(t));
