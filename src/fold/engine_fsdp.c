@@ -70,6 +70,17 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
     return bytes - s->tied_here;
 }
 
+uint64_t fsdp_root_cut(const struct stage *s)
+{
+    const struct block_states *joint = fsdp_root_joint(s);
+    uint64_t elems = joint != NULL ? joint->cut_elems : 0;
+    if (fsdp_embed_is_last(s))
+        elems += s->states[s->p->embed].cut_elems;
+    if (s->head && !fsdp_head_apart(s))
+        elems += s->states[s->p->head].cut_elems;
+    return elems;
+}
+
 uint64_t fsdp_root_elems(const struct stage *s)
 {
     const struct block_states *joint = fsdp_root_joint(s);

@@ -199,6 +199,6 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
         && fsdp_is_unit(s, position + 1)) {
         const struct block_states *next =
             &s->states[stage_block(s, position + 1)];
-        fsdp_put_scatter(p, s, next->elems);
+        fsdp_put_scatter(p, s, next->cut_elems);
     }
 }

@@ -144,10 +144,10 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
         return;
     }
     if (scatters(s)) {
-        fsdp_put_scatter(p, s, s->states[b].elems);
+        fsdp_put_scatter(p, s, s->states[b].cut_elems);
         if (when == UNIT_CAST) {
             put_last_grad(p, last_grad(s, b));
-            put_recast(p, s, s->states[b].elems);
+            put_recast(p, s, s->states[b].cut_elems);
         }
         return;
     }
@@ -179,11 +179,12 @@ void fsdp_first_reduced(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const struct block_states *head = head_of_other(s);
-    const uint64_t root = fsdp_root_elems(s) - (head != NULL ? head->elems : 0);
+    const uint64_t root =
+        fsdp_root_cut(s) - (head != NULL ? head->cut_elems : 0);
     const uint64_t root_bytes =
         fsdp_root_bytes(s) - (head != NULL ? head->bytes : 0);
     const struct block_states *unit = &s->states[stage_block(s, 0)];
-    const uint64_t elems = root > 0 ? root : unit->elems;
+    const uint64_t elems = root > 0 ? root : unit->cut_elems;
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", fsdp_deferred_whole(s, 0)));
     PUT(p, TERM_GATHERED, "parameters of the other units",
@@ -231,7 +232,7 @@ static void put_left_whole(struct put *p, const struct stage *s)
 
 /* A reduction of version 2 at the end of the pass. */
 struct turn {
-    uint64_t elems, own; /* of the shard */
+    uint64_t elems, own; /* of all shards, of this rank's */
     uint64_t whole;      /* bytes of whole gradients */
     uint64_t last;       /* ... of the last parameter's */
 };
@@ -258,7 +259,7 @@ static struct turn root_turn(const struct stage *s)
     const uint32_t at =
         s->head && !fsdp_head_apart(s) ? s->p->head : stage_block(s, 0);
     return (struct turn){
-        .elems = elems,
+        .elems = fsdp_root_cut(s),
         .own = root_own(s),
         .whole =
             fsdp_defers(s->run) ? wire_bytes(s, elems) : fsdp_root_wgrads(s),
@@ -293,7 +294,7 @@ static struct turn late_turn(const struct stage *s, uint32_t position)
     const uint32_t b = stage_block(s, position);
     const uint64_t elems = s->states[b].elems;
     return (struct turn){
-        .elems = elems,
+        .elems = s->states[b].cut_elems,
         .own = s->states[b].own_elems,
         .whole = fsdp_defers(s->run) ? wire_bytes(s, elems) : s->walk[b].wgrad,
         .last = last_grad(s, b),

@@ -171,6 +171,8 @@ void fsdp_cast_waiting(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole, elements. */
 uint64_t fsdp_root_wgrads(const struct stage *s);
 uint64_t fsdp_root_elems(const struct stage *s);
+/* ... of all ranks' shards. */
+uint64_t fsdp_root_cut(const struct stage *s);
 /* Elements of its shard that no micro-batch before the last has reduced. */
 uint64_t fsdp_root_own_to_come(const struct stage *s);
 

@@ -128,9 +128,9 @@ static void add_tensor(struct tensor_sums *x, const struct run *run,
                        const struct tensor *t)
 {
     const uint64_t n = t->group == PG_EXPERT ? run->expert_shard : run->shard;
-    const uint64_t rows =
-        run->engine == ENGINE_FSDP2 ? div_up(t->rows, n) * t->cols : 0;
-    const uint64_t share = rows != 0 ? rows : div_up(t->elems, n);
+    const uint64_t share = run->engine == ENGINE_FSDP2
+                               ? states_own_elems(run, t)
+                               : div_up(t->elems, n);
     const uint64_t bytes = t->trainable ? share * dtype_size(run->prec.param)
                                         : dtype_bytes_of(t->dtype, share);
     if (!t->trainable) {

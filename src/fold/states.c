@@ -133,10 +133,19 @@ static enum dtype moment_dtype(const struct run *run, const struct tensor *t)
                : run->prec.optim;
 }
 
-/* A flat partition has no rows and columns to factor. */
-static bool is_factored(const struct run *run, const struct tensor *t)
+/* A row and a column of second moments, of tensors of more dimensions one for
+ * each matrix that the last two make (transformers/optimization.py,
+ * Adafactor.step). Flat shards have none to factor. */
+static uint64_t moments_factored(const struct run *run, const struct tensor *t,
+                                 uint64_t rows, uint64_t cols)
 {
-    return t->cols > 1 && t->rows > 1 && run_sharding(run) != SHARDING_FLAT;
+    const uint64_t n = rows * cols;
+    const enum sharding sharding = run_sharding(run);
+    if (sharding == SHARDING_FLAT || sharding == SHARDING_TENSOR)
+        return n;
+    if (t->last[1] != 0)
+        return n / t->last[0] + n / t->last[1];
+    return t->cols > 1 && t->rows > 1 ? rows + cols : n;
 }
 
 uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
@@ -157,8 +166,7 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     case OPT_LION:
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return n * size;
-    case OPT_ADAFACTOR: /* a row and a column of second moments, fp32 */
-        return is_factored(run, t) && cols > 1 ? 4 * (rows + cols) : 4 * n;
+    case OPT_ADAFACTOR: return 4 * moments_factored(run, t, rows, cols);
     case OPT_MUON: /* momentum for hidden matrices, AdamW for the rest */
         return hidden_matrix ? n * size : 2 * n * size;
     case OPT_GALORE:
@@ -221,8 +229,30 @@ static void shard_shape(const struct run *run, const struct tensor *t,
         *rows = div_up(t->elems, n);
         *cols = 1;
         return;
-    case SHARDING_ROWS: *rows = div_up(t->rows, n); return;
+    case SHARDING_ROWS: {
+        const uint64_t slab = max_u64(t->slab, 1);
+        *rows = div_up(t->rows / slab, n) * slab;
+        return;
     }
+    }
+}
+
+uint64_t states_own_elems(const struct run *run, const struct tensor *t)
+{
+    uint64_t rows, cols;
+    shard_shape(run, t, &rows, &cols);
+    return rows * cols;
+}
+
+/* Elements of all ranks' shards, as FSDP 2 gathers and reduces them: each has as
+ * much as the first (_fsdp_param.py, _init_sharded_param; _fsdp_collectives.py,
+ * _get_dim0_padded_size). */
+static uint64_t cut_elems(const struct run *run, const struct tensor *t)
+{
+    if (run_sharding(run) != SHARDING_ROWS || t->bytes < t->elems)
+        return t->elems; /* packed ones are cut as bytes */
+    return states_own_elems(run, t)
+           * (tensor_is_expert(t) ? run->expert_shard : run->shard);
 }
 
 /* Whether a tensor's moments have a table of codes. */
@@ -243,6 +273,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     const uint64_t whole = optimizer_bytes(run, t, t->rows, t->cols);
     s->elems += t->elems;
     s->own_elems += rows * cols;
+    s->cut_elems += cut_elems(run, t);
     if (t->dropped) { /* under FSDP alone: no optimizer sees it */
         s->own_dropped += rows * cols;
         s->dropped += t->elems;
@@ -307,7 +338,10 @@ static uint64_t gathered_bytes(const struct run *run, const struct tensor *t)
                        && t->group != PG_EXPERT;
     if (t->low) /* by ZeRO-3 (partition_parameters.py, get_allgather_dtype) */
         return t->elems * dtype_size(run->prec.compute);
-    return eight ? t->elems : t->bytes;
+    const uint64_t elems = cut_elems(run, t);
+    return eight               ? elems
+           : elems == t->elems ? t->bytes
+                               : dtype_bytes_of(t->dtype, elems);
 }
 
 /* A frozen weight that is nowhere but in Transformer Engine's 8 bits. */
@@ -373,12 +407,13 @@ void states_of_block(struct block_states *s, const struct program *p,
         s->bytes += gathered_bytes(run, t);
         s->stored_bytes += t->bytes;
         if (t->apart)
-            s->apart_bytes += t->bytes;
+            s->apart_bytes += gathered_bytes(run, t);
         if (tensor_is_expert(t))
             s->expert_bytes += t->bytes;
         if (t->trainable || run_shards_weights(run)) {
             s->sent_bytes += gathered_bytes(run, t);
-            s->expert_sent_bytes += tensor_is_expert(t) ? t->bytes : 0;
+            s->expert_sent_bytes +=
+                tensor_is_expert(t) ? gathered_bytes(run, t) : 0;
         }
         if (t->fp8) {
             s->fp8_elems += t->elems;

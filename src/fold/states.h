@@ -62,6 +62,7 @@ struct block_states {
     uint64_t own_coded_elems;    /* of those, this rank's shard */
     uint64_t expert_coded_elems; /* of own_coded_elems, experts' */
     uint64_t own_elems;          /* trained, this rank's shard */
+    uint64_t cut_elems;          /* ... of all ranks, as FSDP 2 pads them */
     uint64_t own_dropped;        /* of those, not updated: tensor.dropped */
     uint64_t dropped;            /* of elems */
     uint64_t packed_elems, packed_bytes; /* frozen, in base_dtype; likewise */
@@ -90,6 +91,9 @@ enum sharding {
 
 /* Of the optimizer's states and master copy. */
 enum sharding run_sharding(const struct run *run);
+/* Elements of a tensor's shard, the largest of all ranks'; what is not cut, or
+ * cut as part of a flat buffer: all of it. */
+uint64_t states_own_elems(const struct run *run, const struct tensor *t);
 /* True when the weights themselves are sharded between steps. */
 bool run_shards_weights(const struct run *run);
 /* Shards that make one of the second shards that ZeRO++ keeps of weights

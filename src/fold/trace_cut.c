@@ -210,6 +210,14 @@ static bool copies_out(const struct run *run, enum term term)
     return run->engine == ENGINE_FSDP2 && term == TERM_GATHERED;
 }
 
+/* Shards of rows are padded, some more than others. */
+uint64_t trace_size_of(const struct tracer *r, const struct tensor *t)
+{
+    const struct run *run = r->s->run;
+    return run_sharding(run) == SHARDING_ROWS ? states_own_elems(run, t)
+                                              : t->elems;
+}
+
 static void add_params(struct tracer *r, struct sizes *sizes, uint32_t position)
 {
     const struct stage *s = r->s;
@@ -220,8 +228,8 @@ static void add_params(struct tracer *r, struct sizes *sizes, uint32_t position)
         if (t->role != ROLE_PARAM || t->statistic || t->again
             || (t->tied && both) || t->elems == 0)
             continue;
-        sizes->v[sizes->n++] = t->elems;
-        sizes->sum += t->elems;
+        sizes->v[sizes->n++] = trace_size_of(r, t);
+        sizes->sum += trace_size_of(r, t);
     }
 }
 

@@ -617,7 +617,7 @@ static void add_block(struct tracer *r, uint32_t position)
         /* in proportion: bytes where an element has no one size */
         const bool mixed = t->trainable && states_mixed_bytes(&s->sum) != 0;
         add_size(t->trainable ? &r->trained : &r->frozen,
-                 mixed ? t->bytes : t->elems);
+                 mixed ? t->bytes : trace_size_of(r, t));
         *(t->trainable ? &trained : &frozen) += t->elems;
     }
     add_size(&r->trained_blocks, trained);

@@ -266,6 +266,8 @@ void level_piece(struct tracer *r, struct level *l, uint64_t bytes);
 
 /* ---- trace_cut.c: in which pieces the engine allocates ---- */
 
+/* What a tensor weighs against others of its level. */
+uint64_t trace_size_of(const struct tracer *r, const struct tensor *t);
 /* So many bytes where there are none yet; beside those that there are. */
 void level_fill(struct tracer *r, struct level *l, uint64_t bytes);
 void level_add(struct tracer *r, struct level *l, uint64_t bytes);

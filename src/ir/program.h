@@ -130,6 +130,10 @@ struct tensor {
     uint64_t full_elems;      /* before tp, ep sharding; unpadded. ROLE_BUFFER:
                                  of what a checkpoint has, else 0 */
     uint64_t rows, cols;      /* on this rank; cols 1 for vectors */
+    uint64_t slab;            /* rows of one index of its first dimension, where
+                                 that is another than rows: experts; 0: 1 */
+    uint64_t last[2];         /* its last two dimensions, where they are others
+                                 than rows and columns; else 0 */
 
     const char *name; /* "q_proj", "mlp.act": static or arena */
     const char *of;   /* the module that `name` ("bias") is of, or NULL */

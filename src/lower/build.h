@@ -327,6 +327,7 @@ struct param {
     enum param_group group;
     struct dim rows, cols; /* cols {NULL, 0}: a vector */
     uint64_t copies;       /* experts on this rank; 0 means 1 */
+    uint64_t last[2];      /* a convolution's; see struct tensor */
     uint64_t full_elems;   /* 0: as on this rank */
     bool matmul, tied;
     bool again;       /* see struct tensor */
@@ -339,6 +340,7 @@ struct param {
     bool of_linear;   /* a linear's bias */
     bool words;       /* see struct tensor */
     bool bare;        /* a matrix that is no linear's */
+    bool flat;        /* copies are rows of one matrix */
     bool of_experts;  /* see struct tensor */
 };
 tensor_id build_param(struct builder *b, const struct param *param);

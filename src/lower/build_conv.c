@@ -23,12 +23,14 @@ struct picture build_conv(struct builder *b, const struct picture *x,
     struct picture y = { .channels = c->out,
                          .height = c->height,
                          .width = c->width };
-    const uint64_t inner = build_product(b, x->channels / c->groups, c->taps);
+    const uint64_t taps = build_product(b, c->kernel[0], c->kernel[1]);
+    const uint64_t inner = build_product(b, x->channels / c->groups, taps);
     const tensor_id weight =
         build_param(b, &(struct param){ .name = c->name,
                                         .group = PG_CONV,
                                         .rows = DIM("c_out", c->out),
                                         .cols = DIM("c_in*k*k", inner),
+                                        .last = { c->kernel[0], c->kernel[1] },
                                         .matmul = true });
     tensor_id bias = TENSOR_NONE;
     if (c->bias)

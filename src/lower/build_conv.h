@@ -16,7 +16,7 @@ struct picture {
 struct conv {
     const char *name;
     uint64_t out, height, width;
-    uint64_t taps; /* numbers of a kernel */
+    uint64_t kernel[2];
     uint64_t groups;
     bool bias;
 };

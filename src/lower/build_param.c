@@ -123,6 +123,23 @@ bool build_sends_low(const struct builder *b)
            && r->prec.param == DT_FP32;
 }
 
+/* Experts' weights are one tensor of three dimensions in transformers, biases of
+ * two; Megatron has tensors of each. */
+static void stack_copies(const struct builder *b, const struct param *q,
+                         struct tensor *t)
+{
+    const bool stacked = run_is_hf(b->run) && !q->flat;
+    if (stacked)
+        t->slab = q->rows.n;
+    if (q->cols.n != 0 && !q->flat) {
+        t->last[0] = q->rows.n;
+        t->last[1] = q->cols.n;
+    } else if (stacked) {
+        t->last[0] = q->copies;
+        t->last[1] = q->rows.n;
+    }
+}
+
 tensor_id build_param(struct builder *b, const struct param *q)
 {
     struct shape shape = SHAPE(q->rows);
@@ -150,7 +167,10 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->low = q->words && b->whole->tied && build_sends_low(b); /* the head's */
     t->rows = q->rows.n;
     t->cols = at_least_one(q->cols.n);
+    t->last[0] = q->last[0];
+    t->last[1] = q->last[1];
     if (q->copies > 1) {
+        stack_copies(b, q, t);
         t->rows = build_product(b, t->rows, q->copies);
         t->elems = build_product(b, t->elems, q->copies);
         t->bytes = dtype_bytes_of(t->dtype, t->elems);

@@ -47,7 +47,7 @@ static struct picture conv_norm(struct builder *b, const struct picture *x,
                                .out = c.out,
                                .height = side_after(x->height, &c),
                                .width = side_after(x->width, &c),
-                               .taps = c.kernel * c.kernel,
+                               .kernel = { c.kernel, c.kernel },
                                .groups = 1 };
     return build_batch_norm(b, c.norm, build_conv(b, x, &conv));
 }

@@ -50,7 +50,8 @@ static tensor_id conv(struct lowering *l, const struct conv_layer *c,
                              .out = c->out,
                              .height = c->gives.side[0],
                              .width = c->gives.side[1],
-                             .taps = c->window.kernel[0] * c->window.kernel[1],
+                             .kernel = { c->window.kernel[0],
+                                         c->window.kernel[1] },
                              .groups = c->groups,
                              .bias = c->bias };
     return build_conv(l->b, x, &it).x;

@@ -23,11 +23,13 @@ static tensor_id convolution(struct builder *b, const char *name, tensor_id x,
                              struct dim in, struct dim columns)
 {
     const struct dim taps = DIM("c_in*k", build_product(b, in.n, TAPS));
-    const tensor_id weight = build_param(b, &(struct param){ .name = name,
-                                                             .group = PG_CONV,
-                                                             .rows = b->h,
-                                                             .cols = taps,
-                                                             .matmul = true });
+    const tensor_id weight =
+        build_param(b, &(struct param){ .name = name,
+                                        .group = PG_CONV,
+                                        .rows = b->h,
+                                        .cols = taps,
+                                        .last = { in.n, TAPS },
+                                        .matmul = true });
     const tensor_id bias = build_bias(b, name, PG_CONV, b->h, 0);
     const tensor_id all[] = { build_autocast(b, name, x),
                               build_autocast(b, name, weight),

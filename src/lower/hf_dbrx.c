@@ -60,6 +60,7 @@ static tensor_id weight_of_all(struct builder *b, const char *name)
                .rows = b->fe,
                .cols = b->h,
                .copies = b->experts_on.n,
+               .flat = true,
                .full_elems = build_product(b, m->experts,
                                            build_product(b, ffn, m->hidden)) });
     const tensor_id view = build_view(b, name, w, &all);

@@ -63,13 +63,14 @@ void hf_image_input(struct builder *b)
  * weight too. */
 tensor_id hf_patch_product(struct builder *b, tensor_id x)
 {
-    const tensor_id weight =
-        build_param(b, &(struct param){ .name = "patch_embeddings",
-                                        .group = PG_EMBED,
-                                        .rows = b->h,
-                                        .cols = patch_pixels(b),
-                                        .matmul = true,
-                                        .bare = true });
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = "patch_embeddings",
+                            .group = PG_EMBED,
+                            .rows = b->h,
+                            .cols = patch_pixels(b),
+                            .last = { b->spec->patch, b->spec->patch },
+                            .matmul = true,
+                            .bare = true });
     const tensor_id bias =
         b->spec->patch_bias
             ? build_bias(b, "patch_embeddings", PG_EMBED, b->h, 0)

@@ -50,9 +50,11 @@ tensor_id ssm_matrix(struct builder *b, const struct ssm_dims *d,
 struct ssm_conv ssm_conv_params(struct builder *b, const struct ssm_dims *d)
 {
     struct ssm_conv c = { .bias = TENSOR_NONE };
-    c.weight = ssm_matrix(
-        b, d,
-        (struct param){ .name = "conv1d", .rows = d->conv, .cols = d->taps });
+    c.weight = ssm_matrix(b, d,
+                          (struct param){ .name = "conv1d",
+                                          .rows = d->conv,
+                                          .cols = d->taps,
+                                          .last = { 1, d->taps.n } });
     if (b->spec->ssm.conv_bias)
         c.bias = ssm_vector(b, d, "conv1d.bias", d->conv);
     return c;

@@ -3,5 +3,3 @@ flan-t5-large --framework fsdp --gpus 4 --seq-len 512
 == stdout ~
 fits: 8.15 GiB of 79.15 GiB on each a100-80gb
   peak allocated               5.90
-== exit
-0

@@ -160,12 +160,15 @@ static uint64_t moments_of(const struct run *run, const struct tensor *t,
     const uint64_t size =
         mixed ? weight_size(run, t) : dtype_size(run->prec.optim);
     const bool matrix = t->rows > 1 && t->cols > 1;
+    const uint64_t *last = t->last;
     switch (run->optimizer) {
     case OPT_ADAMW: return 2 * rows * cols * size;
     case OPT_MOMENTUM:
     case OPT_LION: return rows * cols * size;
     case OPT_SGD: return 0;
     case OPT_ADAFACTOR: /* fp32, whatever the weights are */
+        if (last[0] != 0 && cols > 1)
+            return 4 * (rows * cols / last[0] + rows * cols / last[1]);
         return 4 * (matrix && cols > 1 ? rows + cols : rows * cols);
     case OPT_MUON:
         return (t->matmul && t->group != PG_HEAD ? 1 : 2) * rows * cols * size;
@@ -187,6 +190,13 @@ static uint64_t moments_of(const struct run *run, const struct tensor *t,
     return 0;
 }
 
+/* Of so many rows; experts that are one tensor are cut between experts. */
+static uint64_t rows_of(const struct tensor *t, uint64_t rows, uint64_t n)
+{
+    const uint64_t slab = t->slab == 0 ? 1 : t->slab;
+    return up(rows / slab, n) / n * slab;
+}
+
 /* A rank's share of n elements that are cut one tensor at a time. */
 static uint64_t share_of(const struct count_of_stage *c, const struct tensor *t,
                          uint64_t n)
@@ -195,7 +205,7 @@ static uint64_t share_of(const struct count_of_stage *c, const struct tensor *t,
     case CUT_NONE:
     case CUT_FLAT: break;
     case CUT_TENSOR: return up(t->elems, n) / n;
-    case CUT_ROWS: return up(t->rows, n) / n * t->cols;
+    case CUT_ROWS: return rows_of(t, t->rows, n) * t->cols;
     }
     return t->elems;
 }
@@ -249,7 +259,7 @@ static void count_tensor(struct count_of_stage *c, const struct tensor *t)
         rows = up(elems, n) / n;
         cols = 1;
     } else if (c->cut == CUT_ROWS) {
-        rows = up(rows, n) / n;
+        rows = rows_of(t, rows, n);
     }
     c->padding += c->ranks * rows * cols - c->ranks / n * elems;
     c->pinned +=

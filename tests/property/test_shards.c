@@ -167,7 +167,8 @@ static const char *number(uint64_t n, char *text)
  * of it, and stays, whole beside its shard, from forward to backward, where one
  * rank has or fetches what it uses; a gradient larger than the bucket is
  * reduced where it is. That is more than what is cut where weights lie on the
- * host, and where little is trained. */
+ * host, and where little is trained. FSDP 2 gathers the padding of tensors too:
+ * with fewer experts than ranks so many experts as there are ranks. */
 static void test_more_ranks_never_more(void **state)
 {
     (void)state;
@@ -176,9 +177,11 @@ static void test_more_ranks_never_more(void **state)
     unsigned answered = 0;
     for (uint64_t i = 0; i < runs() / 10; i++) {
         struct trial t = chain_of(i);
-        const bool away = trial_word(&t, "offload_params") != NULL
-                          || trial_word(&t, "lora_rank") != NULL;
-        const struct rises may = { buffers, away ? COUNT_OF(buffers) : 1,
+        const char *engine = trial_word(&t, "engine");
+        const bool more = trial_word(&t, "offload_params") != NULL
+                          || trial_word(&t, "lora_rank") != NULL
+                          || (engine != NULL && strcmp(engine, "fsdp2") == 0);
+        const struct rises may = { buffers, more ? COUNT_OF(buffers) : 1,
                                    true };
         trial_set(&t, "shard_degree", NULL);
         const uint64_t one = trial_number(&t, "tp") * trial_number(&t, "pp")
@@ -193,11 +196,12 @@ static void test_more_ranks_never_more(void **state)
  * nothing: from two on there is the copy of a bucket while it is reduced, which
  * shows where states that lie on the host make room for nothing. One group of
  * all is not MiCS, which gathers each weight where it will be (mics.py): there
- * are flat buffers, and copies out of them. */
+ * are flat buffers, and copies out of them. FSDP 2 gathers padding. */
 static void test_larger_groups_never_more(void **state)
 {
     (void)state;
-    static const enum term buffers[] = { TERM_REDUCE_TMP, TERM_PREFETCHED };
+    static const enum term buffers[] = { TERM_REDUCE_TMP, TERM_PREFETCHED,
+                                         TERM_GATHERED };
     const struct rises may = { buffers, COUNT_OF(buffers), true };
     unsigned answered = 0;
     for (uint64_t i = 0; i < runs() / 10; i++) {

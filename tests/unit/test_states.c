@@ -78,6 +78,29 @@ static void optimizers_keep_what_their_rule_says(void **state)
     }
 }
 
+/* Of each matrix that the last two dimensions make: 8 experts, a convolution of
+ * 64 channels into 128, one of 4 taps a channel; biases of experts are a matrix. */
+static void adafactor_factors_the_last_two_dimensions(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tensor t;
+        uint64_t bytes;
+    } of[] = {
+        { { .rows = 8 * 512, .cols = 256, .last = { 512, 256 } },
+          4 * 8 * (512 + 256) },
+        { { .rows = 128, .cols = 64 * 9, .last = { 3, 3 } },
+          4 * 128 * 64 * (3 + 3) },
+        { { .rows = 96, .cols = 4, .last = { 1, 4 } }, 4 * 96 * (1 + 4) },
+        { { .rows = 8 * 512, .cols = 1, .last = { 8, 512 } }, 4 * (8 + 512) },
+    };
+    struct run run = { .optimizer = OPT_ADAFACTOR, .engine = ENGINE_DDP };
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        assert_int_equal(
+            optimizer_bytes(&run, &of[i].t, of[i].t.rows, of[i].t.cols),
+            of[i].bytes);
+}
+
 /* The Trainer's, of nn.Embedding; what is paged is not the allocator's. */
 static void embeddings_have_fp32_moments(void **state)
 {
@@ -138,6 +161,46 @@ static void engines_cut_weights(void **state)
     }
 }
 
+/* 8 experts over 16 ranks: whole ones, and as much padding; 6 rows over 4. */
+static void rows_are_padded(void **state)
+{
+    (void)state;
+    struct tensor tensors[] = {
+        { .next = 1,
+          .rows = 8 * 100,
+          .cols = 10,
+          .slab = 100,
+          .elems = 8000,
+          .bytes = 16000,
+          .dtype = DT_BF16,
+          .trainable = true },
+        { .next = TENSOR_NONE,
+          .rows = 6,
+          .cols = 10,
+          .elems = 60,
+          .bytes = 120,
+          .dtype = DT_BF16,
+          .trainable = true },
+    };
+    const struct program p = { .tensor = tensors };
+    const struct block block = { .tensor_count = 2, .weights = 0 };
+    struct run run = { .engine = ENGINE_FSDP2, .zero = 3, .shard = 16 };
+    struct block_states s;
+    states_of_block(&s, &p, &block, &run, false);
+    assert_int_equal(s.elems, 8060);
+    assert_int_equal(s.own_elems, 1000 + 10);
+    assert_int_equal(s.cut_elems, 16 * 1010);
+    assert_int_equal(s.bytes, 2 * 16 * 1010);
+    run.shard = 4;
+    states_of_block(&s, &p, &block, &run, false);
+    assert_int_equal(s.own_elems, 2000 + 20);
+    assert_int_equal(s.bytes, 2 * (8000 + 80));
+    run.engine = ENGINE_DEEPSPEED;
+    states_of_block(&s, &p, &block, &run, false);
+    assert_int_equal(s.own_elems, 2000 + 15);
+    assert_int_equal(s.bytes, 2 * 8060);
+}
+
 /* Of 1,000,003 elements a sixteenth is 62,501, padded; groups of four hold four
  * of those. The vector stays gathered. */
 static void second_shards_are_whole_shards(void **state)
@@ -180,8 +243,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers_keep_what_their_rule_says),
         cmocka_unit_test(embeddings_have_fp32_moments),
+        cmocka_unit_test(adafactor_factors_the_last_two_dimensions),
         cmocka_unit_test(moments_have_a_dtype),
         cmocka_unit_test(engines_cut_weights),
+        cmocka_unit_test(rows_are_padded),
         cmocka_unit_test(second_shards_are_whole_shards),
     };
     return cmocka_run_group_tests_name("states", tests, NULL, NULL);
