@@ -136,10 +136,41 @@ static void say_paged(struct memplan_report *r)
     }
 }
 
+/* Experts of a layer, where they are one tensor that FSDP 2 cuts between them;
+ * else 0. */
+static uint64_t experts_cut(const struct memplan_report *r)
+{
+    for (uint32_t i = 0; i < r->program.n_tensors; i++) {
+        const struct tensor *t = &r->program.tensor[i];
+        if (t->role == ROLE_PARAM && t->group == PG_EXPERT && t->slab > 1)
+            return t->rows / t->slab;
+    }
+    return 0;
+}
+
+/* That more ranks than experts need more memory surprises. */
+static void say_padded(struct memplan_report *r)
+{
+    const uint64_t experts = experts_cut(r), ranks = r->run.expert_shard;
+    char text[ASSUMPTION_TEXT];
+    if (r->run.engine != ENGINE_FSDP2 || r->run.zero == 0 || experts == 0
+        || experts % ranks == 0)
+        return;
+    str_format(text, sizeof text,
+               "FSDP 2 cuts a layer's %llu experts between experts: %llu ranks "
+               "gather and reduce as much as %llu (--shard-degree %llu, or "
+               "--engine fsdp)",
+               (unsigned long long)experts, (unsigned long long)ranks,
+               (unsigned long long)(div_up(experts, ranks) * ranks),
+               (unsigned long long)gcd_u64(experts, ranks));
+    run_assume(&r->run, KEY_SHARD_DEGREE, text);
+}
+
 void plan_say_parts(struct memplan_report *r)
 {
     say_targets(r);
     say_paged(r);
+    say_padded(r);
 }
 
 void plan_say_memory(struct memplan_report *r)

@@ -1,0 +1,8 @@
+FSDP 2 cuts experts between experts, and what is padded is said.
+== args
+mixtral-8x7b --framework fsdp --engine fsdp2 --gpus 16 --seq-len 512
+== stdout ~
+    weights                             21.37
+  - FSDP 2 cuts a layer's 8 experts between experts: 16 ranks gather and reduce as much as 16 (--shard-degree 8, or --engine fsdp)
+== exit
+0
