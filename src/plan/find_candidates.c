@@ -233,14 +233,19 @@ static memplan_status init_gpus(struct candidates *c, char *held,
     }
     for (uint64_t i = inside; i > 0; i--)
         c->list[c->n++] = i * unit;
-    str_format(held, FIND_TEXT,
-               "%s; candidates are multiples of %" PRIu64
-               " GPUs in a node of %" PRIu64 ", of %" PRIu64 " beyond",
+    str_format(held, FIND_TEXT, "%s; candidates are ",
                s->set[KEY_GLOBAL_BATCH]
                    ? "global_batch is held"
                    : "micro_batch and grad_accum are held, and global_batch "
-                     "grows with dp",
-               unit, node, nodes);
+                     "grows with dp");
+    if (unit == 1)
+        str_append(held, FIND_TEXT,
+                   "all numbers of GPUs up to a node of %" PRIu64, node);
+    else
+        str_append(held, FIND_TEXT,
+                   "multiples of %" PRIu64 " GPUs in a node of %" PRIu64, unit,
+                   node);
+    str_append(held, FIND_TEXT, ", multiples of %" PRIu64 " beyond", nodes);
     return MEMPLAN_OK;
 }
 

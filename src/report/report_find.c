@@ -6,6 +6,8 @@
 #include "report/report_rows.h"
 #include "report/report_view.h"
 
+#include <math.h>
+
 #include "base/banned.h"
 
 #define GIB 1073741824.0
@@ -67,16 +69,22 @@ static void write_title(struct out *o, const memplan_found *found)
         str_append(text, sizeof(text), "%s %s%s",
                    title_words[found->what].before,
                    value_words(value, found->what, found->best),
-                   title_words[found->what].after);
+                   found->what == FIND_GPUS
+                           && find_value(found->what, found->best) == 1
+                       ? " GPU"
+                       : title_words[found->what].after);
     out_title(o, text);
 }
 
 static void shape_words(char *text, size_t size, const struct spec *m)
 {
     const uint64_t ffn = m->ffn > 0 ? m->ffn : m->expert_ffn;
-    str_format(text, size, "%llu layers of %llu, %llu heads, MLP %llu",
-               (unsigned long long)m->layers, (unsigned long long)m->hidden,
-               (unsigned long long)m->heads, (unsigned long long)ffn);
+    str_format(text, size, "%llu layers of %llu", (unsigned long long)m->layers,
+               (unsigned long long)m->hidden);
+    if (m->heads > 0)
+        str_append(text, size, ", %llu heads", (unsigned long long)m->heads);
+    if (ffn > 0)
+        str_append(text, size, ", MLP %llu", (unsigned long long)ffn);
 }
 
 static bool shows_shape(enum find_what what)
@@ -179,7 +187,8 @@ static void write_notes(struct out *o, const memplan_found *found)
 struct figures {
     uint64_t value, parameters, layers, hidden, heads, kv_heads, ffn;
     uint64_t gpus, dp, micro_batch, grad_accum, global_batch, seq_len;
-    uint64_t peak, reserved, total, capacity, layer, stage;
+    uint64_t peak, reserved, total, capacity, stage;
+    double layer; /* NAN: the peak is in no layer */
     int64_t headroom;
     bool fits, retries;
     const char *phase, *block, *op;
@@ -192,9 +201,9 @@ static const struct row figure_rows[] = {
     FIGURE(parameters, "parameters", ""),
     FIGURE(layers, "num_hidden_layers", ""),
     FIGURE(hidden, "hidden_size", ""),
-    FIGURE(heads, "num_attention_heads", ""),
-    FIGURE(kv_heads, "num_key_value_heads", ""),
-    FIGURE(ffn, "intermediate_size", ""),
+    ROW_OR_NONE(struct figures, heads, "num_attention_heads", ""),
+    ROW_OR_NONE(struct figures, kv_heads, "num_key_value_heads", ""),
+    ROW_OR_NONE(struct figures, ffn, "intermediate_size", ""),
     FIGURE(gpus, "gpus", ""),
     FIGURE(dp, "dp", ""),
     FIGURE(micro_batch, "micro_batch", ""),
@@ -243,7 +252,7 @@ static struct figures figures_of(enum find_what what,
         .retries = m->retries,
         .phase = phase_name(s->peak.phase),
         .block = s->peak_block,
-        .layer = s->peak_layer,
+        .layer = peak_is_in_layer(r, s) ? (double)s->peak_layer : (double)NAN,
         .op = s->peak.op,
         .stage = m->worst,
     };
