@@ -7,6 +7,8 @@
  */
 #include "plan/plan.h"
 
+#include "fold/states.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -14,9 +16,10 @@
 struct group {
     const char *name, *shares;
     uint64_t size, stride; /* ranks 0, stride, 2 stride ... */
+    uint64_t count;        /* of such groups; 0: as many as make up all ranks */
 };
 
-enum { GROUPS_MAX = 8, RANKS_SHOWN = 8, RANKS_TEXT = 160 };
+enum { GROUPS_MAX = 12, RANKS_SHOWN = 8, RANKS_TEXT = 160 };
 
 static void add(struct group *g, size_t *n, struct group group)
 {
@@ -37,41 +40,77 @@ static const char *context_shares(enum cp_comm how)
     return "parts of the same sequences";
 }
 
+/* What is in shards, and how often. */
+static void add_shards(struct group *g, size_t *n, const struct run *r)
+{
+    const uint64_t data = r->dp * r->cp;
+    if (data == 1)
+        return;
+    add(g, n,
+        (struct group){ "shards", "one copy of the states (zero)", r->shard,
+                        r->tp, 0 });
+    if (r->shard > 1)
+        add(g, n,
+            (struct group){ "replicas", "copies of the same shard",
+                            data / r->shard, r->tp * r->shard, 0 });
+    if (run_second_parts(r) > 0)
+        add(g, n,
+            (struct group){ "hpz", "a second copy of the weights",
+                            r->hpz_partition_size, r->tp, 0 });
+}
+
+/* The first stage's words and the last one's head are one tensor, whose
+ * gradients are added up (Megatron's embedding group, DeepSpeed's
+ * TiedLayerSpec). PyTorch's pipelines share none. */
+static void add_tied(struct group *g, size_t *n, const struct run *r)
+{
+    const uint64_t stage = r->tp * r->dp * r->cp;
+    const bool apart = r->schedule != SCHED_NAIVE
+                       && r->schedule != SCHED_DUALPIPE && !run_folds(r);
+    if (r->pp > 1 && apart && run_is_megatron(r))
+        add(g, n,
+            (struct group){ "tied", "words and head, which are one tensor", 2,
+                            stage * (r->pp - 1), stage });
+}
+
 /* The groups of more than one rank. Experts are spread over all ranks of a
  * stage: expert-tensor parallelism innermost, then ep, then what is left. */
 static size_t list_groups(struct group g[GROUPS_MAX], const struct run *r,
-                          bool experts)
+                          bool experts, bool tied)
 {
-    const uint64_t data = r->dp * r->cp;
-    const uint64_t stage = r->tp * data;
+    const uint64_t stage = r->tp * r->dp * r->cp;
     size_t n = 0;
     add(g, &n,
         (struct group){ "tp",
                         "parts of each matrix, and activations of "
                         "the same tokens",
-                        r->tp, 1 });
+                        r->tp, 1, 0 });
     add(g, &n,
-        (struct group){ "cp", context_shares(r->cp_comm), r->cp, r->tp });
+        (struct group){ "cp", context_shares(r->cp_comm), r->cp, r->tp, 0 });
     add(g, &n,
         (struct group){ "dp", "copies of the parameters; other sequences",
-                        r->dp, r->tp * r->cp });
-    if (data > 1)
-        add(g, &n,
-            (struct group){ "shards", "one copy of the states (zero)", r->shard,
-                            r->tp });
+                        r->dp, r->tp * r->cp, 0 });
+    add_shards(g, &n, r);
     if (experts && (r->ep > 1 || r->etp != r->tp)) {
         add(g, &n,
-            (struct group){ "etp", "parts of each expert's matrices", r->etp,
-                            1 });
+            (struct group){ "etp", "parts of each expert's matrices", r->etp, 1,
+                            0 });
         add(g, &n,
             (struct group){ "ep", "the experts of a layer, a share each", r->ep,
-                            r->etp });
+                            r->etp, 0 });
         add(g, &n,
             (struct group){ "expert dp", "copies of the same experts",
-                            stage / (r->ep * r->etp), r->ep * r->etp });
+                            stage / (r->ep * r->etp), r->ep * r->etp, 0 });
+        if (r->expert_shard < stage / (r->ep * r->etp))
+            add(g, &n,
+                (struct group){ "expert shards",
+                                "one copy of these experts' states (zero)",
+                                r->expert_shard, r->ep * r->etp, 0 });
     }
     add(g, &n,
-        (struct group){ "pp", "the layers, a stage each", r->pp, stage });
+        (struct group){ "pp", "the layers, a stage each", r->pp, stage, 0 });
+    if (tied)
+        add_tied(g, &n, r);
     return n;
 }
 
@@ -94,10 +133,11 @@ static void rank_words(char text[RANKS_TEXT], const struct group *g)
                    (g->size - 1) * g->stride);
 }
 
-bool explain_groups(struct explanation *x, const struct run *run, bool experts)
+bool explain_groups(struct explanation *x, const struct run *run, bool experts,
+                    bool tied)
 {
     struct group g[GROUPS_MAX];
-    const size_t n = list_groups(g, run, experts);
+    const size_t n = list_groups(g, run, experts, tied);
     for (size_t i = 0; i < n; i++) {
         char ranks[RANKS_TEXT];
         const uint64_t nodes = nodes_of(&g[i], run->gpus_per_node);
@@ -114,7 +154,8 @@ bool explain_groups(struct explanation *x, const struct run *run, bool experts)
                    .value = (double)g[i].size,
                    .formula = arena_printf(
                        x->arena, "stride %" PRIu64 "; %" PRIu64 " such groups",
-                       g[i].stride, run->gpus / g[i].size),
+                       g[i].stride,
+                       g[i].count > 0 ? g[i].count : run->gpus / g[i].size),
                    .numbers =
                        arena_printf(x->arena, "ranks %s: %" PRIu64 " node%s%s",
                                     ranks, nodes, nodes > 1 ? "s" : "",

@@ -631,7 +631,7 @@ bool report_explain(const struct memplan_report *report, struct explanation *x)
 {
     const struct memplan_report *r = report;
     if (r->kind == REPORT_ESTIMATE
-        && !explain_groups(x, &r->run, r->spec.experts > 0))
+        && !explain_groups(x, &r->run, r->spec.experts > 0, r->spec.tied))
         return false;
     if (r->kind == REPORT_ESTIMATE
         && !explain_memory(x, &r->memory, &r->program, &r->run))

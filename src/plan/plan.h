@@ -68,7 +68,8 @@ memplan_status plan_compute_answer(struct memplan_report *r,
                                    const struct setup *setup, struct diag *d);
 
 /* Which ranks share what. False when out of memory. */
-bool explain_groups(struct explanation *x, const struct run *run, bool experts);
+bool explain_groups(struct explanation *x, const struct run *run, bool experts,
+                    bool tied);
 
 bool explain_compute(struct explanation *x, const struct memplan_report *r);
 
