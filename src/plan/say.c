@@ -166,9 +166,25 @@ static void say_padded(struct memplan_report *r)
     run_assume(&r->run, KEY_SHARD_DEGREE, text);
 }
 
+/* bitsandbytes replaces nn.Linear, and experts are one parameter since
+ * transformers 5 (integrations/bitsandbytes.py, replace_with_bnb_linear;
+ * bitsandbytes#1849). */
+static void say_packed_experts(struct memplan_report *r)
+{
+    const enum dtype base = r->run.base_dtype;
+    if (!run_is_hf(&r->run) || !run_adapts(&r->run) || experts_cut(r) == 0
+        || (base != DT_NF4 && base != DT_FP4 && base != DT_INT8))
+        return;
+    run_assume(&r->run, KEY_BASE_DTYPE,
+               "experts are quantised too, as with transformers 4 and Unsloth: "
+               "bitsandbytes leaves those of transformers 5, one parameter "
+               "for all, in 16 bits");
+}
+
 void plan_say_parts(struct memplan_report *r)
 {
     say_targets(r);
+    say_packed_experts(r);
     say_paged(r);
     say_padded(r);
 }
