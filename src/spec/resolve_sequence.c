@@ -129,8 +129,14 @@ void resolve_sequence(struct run *r, const struct spec *spec)
         r->tp > 1 && !run_is_hf(r)
         && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
             || r->impl == IMPL_TORCHTITAN);
-    r->sequence_parallel = resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp);
-    if (usual_sp)
+    const bool encodes = spec->bidirectional && resolve_is_megatron(r);
+    r->sequence_parallel =
+        resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp && !encodes);
+    if (usual_sp && encodes)
+        resolve_assume(r, KEY_SEQUENCE_PARALLEL,
+                       "no sequence parallelism beside tp: of an encoder it is "
+                       "not modelled (--sequence-parallel)");
+    else if (usual_sp)
         resolve_assume(r, KEY_SEQUENCE_PARALLEL,
                        "sequence parallelism beside tp "
                        "(--sequence-parallel)");

@@ -433,7 +433,7 @@ static void check_encoder(const struct run *r, const struct spec *s,
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SEQUENCE_PARALLEL,
                     "sequence parallelism of an encoder is not "
                     "modelled");
-    diag_hint(e, "add --no-sequence-parallel");
+    diag_hint(e, "leave it out, or add --no-sequence-parallel");
 }
 
 /* Accelerate looks for the class by its name (utils/dataclasses.py,

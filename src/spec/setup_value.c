@@ -62,6 +62,28 @@ static struct str short_name(const char *choices, struct str value)
     return value;
 }
 
+/* A framework presets implementation and engine; these are one of the two. */
+static const char *half_framework(struct str given)
+{
+    static const struct {
+        const char *name, *hint;
+    } halves[] = {
+        { "fsdp2", "use --framework fsdp --engine fsdp2" },
+        { "ddp", "use --framework hf, whose engine is ddp" },
+        { "megatron-fsdp", "use --framework megatron --zero 3" },
+        { "litgpt", "use --implementation litgpt" },
+        { "hf-liger", "use --implementation hf-liger" },
+        { "liger", "use --implementation hf-liger" },
+        { "megatron-local",
+          "use --framework megatron --implementation megatron-local" },
+        { "paper", "use --framework megatron --implementation paper" },
+    };
+    for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
+        if (str_eq(given, str_of(halves[i].name)))
+            return halves[i].hint;
+    return NULL;
+}
+
 static memplan_error *bad_choice(struct diag *d, enum setup_key key,
                                  struct str given)
 {
@@ -90,7 +112,10 @@ static memplan_error *bad_choice(struct diag *d, enum setup_key key,
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNKNOWN, key, "unknown %s '%.*s'",
                     setup_field(key)->key, quoted(given), given.p);
-    if (str_near(value, best, least))
+    const char *instead = key == KEY_FRAMEWORK ? half_framework(given) : NULL;
+    if (instead != NULL)
+        diag_hint(e, "%s", instead);
+    else if (str_near(value, best, least))
         diag_hint(e, "did you mean '%.*s'?", (int)best.n, best.p);
     else
         hint_words(e, choices);
