@@ -123,10 +123,17 @@ static void check_loss(const struct run *r, const struct spec *s,
 {
     if (r->loss != LOSS_CHUNKED)
         return;
-    memplan_error *e = setup_error(
-        d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
-        "loss 'chunked' of a '%s' model, which LitGPT has not", s->model_type);
-    diag_hint(e, "leave it out");
+    const bool given = r->given[KEY_LOSS];
+    memplan_error *e =
+        given ? setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
+            "loss 'chunked' of a '%s' model, which LitGPT has not",
+            s->model_type)
+              : setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
+                            "implementation 'litgpt' of a '%s' model, which "
+                            "LitGPT has not",
+                            s->model_type);
+    diag_hint(e, "%s", given ? "leave it out" : "use --implementation hf");
 }
 
 void resolve_check_mixers(const struct run *r, const struct spec *s,
