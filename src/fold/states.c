@@ -274,6 +274,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     s->elems += t->elems;
     s->own_elems += rows * cols;
     s->cut_elems += cut_elems(run, t);
+    s->expert_cut_elems += tensor_is_expert(t) ? cut_elems(run, t) : 0;
     if (t->dropped) { /* under FSDP alone: no optimizer sees it */
         s->own_dropped += rows * cols;
         s->dropped += t->elems;

@@ -62,9 +62,10 @@ struct block_states {
     uint64_t own_coded_elems;    /* of those, this rank's shard */
     uint64_t expert_coded_elems; /* of own_coded_elems, experts' */
     uint64_t own_elems;          /* trained, this rank's shard */
-    uint64_t cut_elems;          /* ... of all ranks, as FSDP 2 pads them */
-    uint64_t own_dropped;        /* of those, not updated: tensor.dropped */
-    uint64_t dropped;            /* of elems */
+    /* ... of all ranks, as FSDP 2 pads them; of those, experts' */
+    uint64_t cut_elems, expert_cut_elems;
+    uint64_t own_dropped; /* of those, not updated: tensor.dropped */
+    uint64_t dropped;     /* of elems */
     uint64_t packed_elems, packed_bytes; /* frozen, in base_dtype; likewise */
     uint64_t frozen_bytes; /* before sharding, statistics included */
     uint64_t own_frozen_bytes;

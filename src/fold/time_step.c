@@ -247,9 +247,9 @@ struct weights {
 
 static void add_weights(struct weights *w, const struct block_states *b)
 {
-    w->trained += (double)b->dense_elems;
+    w->trained += (double)(b->cut_elems - b->expert_cut_elems);
     w->bytes += (double)(b->sent_bytes - b->expert_sent_bytes);
-    w->expert_trained += (double)b->expert_elems;
+    w->expert_trained += (double)b->expert_cut_elems;
     w->expert_bytes += (double)b->expert_sent_bytes;
 }
 

@@ -237,9 +237,9 @@ static memplan_status count_flops(struct memplan_report *r, struct diag *d)
 static void add_weights(struct comm_input *in, const struct block_states *b,
                         uint64_t times)
 {
-    in->dense.trained += times * b->dense_elems;
+    in->dense.trained += times * (b->cut_elems - b->expert_cut_elems);
     in->dense.weight_bytes += times * (b->sent_bytes - b->expert_sent_bytes);
-    in->expert.trained += times * b->expert_elems;
+    in->expert.trained += times * b->expert_cut_elems;
     in->expert.weight_bytes += times * b->expert_sent_bytes;
 }
 
