@@ -212,7 +212,7 @@ void fsdp_put_kept(struct put *p, const struct stage *s, bool first)
                           && last > stage_chunk_first(s, c);
         const uint32_t i = root ? last - 1 : last; /* the root's is the first */
         PUT(p, TERM_REDUCE_TMP, "reduce-scatter input, kept to the next step's",
-            F("elements", s->states[stage_block(s, i)].elems),
+            F("elements", s->states[stage_block(s, i)].cut_elems),
             F("bytes", dtype_size(s->run->prec.reduce)));
     }
 }
