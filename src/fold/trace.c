@@ -440,10 +440,11 @@ static void run_schedule(struct tracer *r)
         }
         r->other_micros = r->other_chunks = forward - backward - 1;
         micro_backward(r, (uint32_t)backward++, 0);
-        if (backward < micros)
-            units_root(r);
+        /* the last one's root is reduced as the step ends: one is left */
+        const bool rooted = backward < micros && units_root(r);
+        const uint64_t ends = rooted && forward == backward ? 1 : 0;
         if (r->sim != NULL && forward < micros)
-            micros -= simulate_skip(r, backward, micros - forward);
+            micros -= simulate_skip(r, backward, micros - forward - ends);
         if (r->settled)
             return;
     }

@@ -278,8 +278,9 @@ void level_add(struct tracer *r, struct level *l, uint64_t bytes);
  * fetched the unit below. */
 void units_gather(struct tracer *r);
 void units_prefetched(struct tracer *r);
-/* When a micro-batch has run backward, and others are still to come. */
-void units_root(struct tracer *r);
+/* When a micro-batch has run backward, and others are still to come. Returns
+ * whether the root has a turn. */
+bool units_root(struct tracer *r);
 /* The root's gradients are reduced. */
 void units_reduced(struct tracer *r);
 

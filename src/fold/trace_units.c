@@ -69,12 +69,13 @@ void units_reduced(struct tracer *r)
         levels_copied_in(r);
 }
 
-void units_root(struct tracer *r)
+bool units_root(struct tracer *r)
 {
     const struct run *run = r->s->run;
     if (r->sim == NULL || run->engine != ENGINE_FSDP2 || run->zero == 0
         || fsdp_defers(run))
-        return;
+        return false;
     levels_after(r, PHASE_REDUCE);
     units_reduced(r);
+    return true;
 }
