@@ -1528,16 +1528,19 @@ static void train_it_all(struct trial *t)
         t->c[i] = t->c[0];
 }
 
-/* bitsandbytes keeps an embedding's moments in fp32 (transformers registers it
- * so), which is more than AdamW has of one in 16 bits. */
+/* bitsandbytes keeps embeddings' moments in fp32 (transformers registers them
+ * so), which is more than AdamW has of one in 16 bits; a decoder has its own,
+ * among the layers. */
 static uint64_t embedding_moments(const memplan_report *r)
 {
-    const struct block *b = &r->program.block[r->program.embed];
+    const struct program *p = &r->program;
     const uint64_t narrow = dtype_size(r->run.prec.optim);
     uint64_t elems = 0;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *t = &r->program.tensor[b->tensor_first + i];
-        elems += t->role == ROLE_PARAM && t->trainable ? t->elems : 0;
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct tensor *t = &p->tensor[i];
+        const bool embeds = t->group == PG_EMBED || t->group == PG_POSITION;
+        if (embeds && t->role == ROLE_PARAM && t->trainable && !t->tied)
+            elems += t->elems;
     }
     return narrow < 4 ? 2 * elems * (4 - narrow) : 0;
 }
