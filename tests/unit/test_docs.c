@@ -1,7 +1,7 @@
 /*
  * The documentation names everything that the tables have: each setup key with
  * its choices and default, each assertion, each equation, each field of a
- * model; README.md says how much is tested. What it says about them is the
+ * model; README.md says how much is tested, and how far off it is. What it says about them is the
  * reader's to judge.
  */
 #include <dirent.h>
@@ -586,6 +586,99 @@ static void readme_counts_what_is_there(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Rows, then the median's error, the 90th percentile's and the worst's. */
+enum { FIGURES = 4 };
+struct figure {
+    double value;
+    double half; /* of its last place */
+    bool percent;
+};
+
+/* "1,649", "4.8 %"; false: something else. */
+static bool read_figure(struct figure *f, const char *cell, size_t n)
+{
+    char text[NAME_MAX_LEN], *end;
+    size_t k = 0;
+    if (n >= sizeof text)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (cell[i] != ',' && cell[i] != ' ')
+            text[k++] = cell[i];
+    text[k] = '\0';
+    f->value = strtod(text, &end);
+    f->percent = *end == '%';
+    const char *point = strchr(text, '.');
+    f->half = 0.5;
+    for (const char *c = point; c != NULL && c + 1 < end; c++)
+        f->half /= 10;
+    return end != text && end[f->percent] == '\0';
+}
+
+/* The first of a table's row that stand side by side. */
+static bool read_figures(struct figure row[FIGURES], const char *line)
+{
+    unsigned n = 0;
+    while (n < FIGURES && *line == '|') {
+        const size_t length = strcspn(++line, "|\n");
+        n = read_figure(&row[n], line, length) && row[n].percent == (n > 0)
+                ? n + 1
+                : 0;
+        line += length;
+    }
+    return n == FIGURES;
+}
+
+static bool rounds_to(const struct figure exact[FIGURES],
+                      const struct figure row[FIGURES])
+{
+    for (unsigned i = 0; i < FIGURES; i++) {
+        const double off = exact[i].value - row[i].value;
+        const double most = i == 0 ? 0 : row[i].half + exact[i].half + 1e-9;
+        if (off > most || off < -most)
+            return false;
+    }
+    return true;
+}
+
+static const char *next_line(const char *line)
+{
+    const char *end = strchr(line, '\n');
+    return end == NULL ? NULL : end + 1;
+}
+
+static bool is_row_of(const char *page, const struct figure row[FIGURES])
+{
+    struct figure exact[FIGURES];
+    for (const char *line = page; line != NULL; line = next_line(line))
+        if (read_figures(exact, line) && rounds_to(exact, row))
+            return true;
+    return false;
+}
+
+/* Each row of errors is one of accuracy.md, rounded. */
+static void readme_has_the_errors_of_the_page(void **state)
+{
+    (void)state;
+    char *readme = read_source("README.md");
+    char *page = read_source("docs/accuracy.md");
+    unsigned rows = 0, wrong = 0;
+    struct figure row[FIGURES];
+    for (const char *line = readme; line != NULL; line = next_line(line)) {
+        if (!read_figures(row, line))
+            continue;
+        rows++;
+        if (is_row_of(page, row))
+            continue;
+        print_error("README.md: no row of accuracy.md is %.*s\n",
+                    (int)strcspn(line, "\n"), line);
+        wrong++;
+    }
+    free(page);
+    free(readme);
+    assert_true(rows > 10);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -599,6 +692,7 @@ int main(void)
         cmocka_unit_test(model_page_has_files_that_parse),
         cmocka_unit_test(gpu_page_has_every_field),
         cmocka_unit_test(readme_counts_what_is_there),
+        cmocka_unit_test(readme_has_the_errors_of_the_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
