@@ -185,9 +185,9 @@ static bool check_plan(const struct spec *s, struct diag *d)
         other ? "the tensor-parallel plan of a '%s' model is not modelled yet"
               : "transformers has no tensor-parallel plan for a '%s' model",
         s->model_type);
-    diag_hint(e, spec_is_language(s) ? "use --framework megatron, or leave tp "
-                                       "out"
-                                     : "leave tp out");
+    const bool elsewhere = spec_is_language(s) && s->mixer == MIX_ATTENTION;
+    diag_hint(e, elsewhere ? "use --framework megatron, or leave tp out"
+                           : "leave tp out");
     return false;
 }
 

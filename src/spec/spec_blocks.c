@@ -110,6 +110,15 @@ void import_count_blocks(struct import *im)
     layers->bad = true;
 }
 
+static void lacks_experts(struct import *im)
+{
+    memplan_error *e =
+        import_error(im, import_at(im, F_EXPERTS), MEMPLAN_E_CONFLICT,
+                     "'%s' is 0, but a block of experts is listed",
+                     import_key(im, F_EXPERTS));
+    diag_hint(e, "write how many there are, or a list without 'moe' (E)");
+}
+
 void import_blocks(struct import *im, struct spec *out, struct arena *a)
 {
     const struct json *at = blocks_at(im);
@@ -141,4 +150,6 @@ void import_blocks(struct import *im, struct spec *out, struct arena *a)
     if (!experts) /* whatever the file says of them */
         out->experts = out->experts_per_token = out->expert_ffn =
             out->shared_ffn = 0;
+    else if (out->experts == 0)
+        lacks_experts(im);
 }

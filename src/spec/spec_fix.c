@@ -359,6 +359,14 @@ static void fix_lfm2(struct import *im)
     f->n = 2 * f->n / 3;
     f->n = (uint64_t)(v[F_FFN_MULTIPLIER].x * (double)f->n);
     f->n = of * ((f->n + of - 1) / of);
+    if (f->n > 0)
+        return;
+    diag_hint(import_error(im, import_at(im, F_FFN), MEMPLAN_E_RANGE,
+                           "'%s' makes an MLP of width 0",
+                           import_key(im, F_FFN)),
+              "two thirds of it, times block_ffn_dim_multiplier, are less "
+              "than 1");
+    f->bad = true;
 }
 
 /* Fewer than two experts: an MLP (JambaMambaDecoderLayer). */

@@ -1631,6 +1631,11 @@ static const struct bad {
                          "\"hybrid_override_pattern\": 52"),
       MEMPLAN_E_SCHEMA, 8, "must be a list, or letters, not a number", "" },
     { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"hybrid_override_pattern\": \"M-E\",\n"
+                         "\"n_routed_experts\": 0"),
+      MEMPLAN_E_CONFLICT, 9,
+      "'n_routed_experts' is 0, but a block of experts is listed", "without" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
                          "\"mamba_hidden_act\": \"gelu\""),
       MEMPLAN_E_UNSUPPORTED, 8, "this activation of Mamba's is not modelled",
       "" },
@@ -1647,6 +1652,10 @@ static const struct bad {
                    "[\"conv\", \"mamba\"]"),
       MEMPLAN_E_UNKNOWN, 8, "a 'lfm2' model has no layer of type 'mamba'",
       "use one of full_attention, conv" },
+    { WITH("lfm2", "\"num_key_value_heads\": 4,\n"
+                   "\"block_ffn_dim_multiplier\": 0.1"),
+      MEMPLAN_E_RANGE, 6, "'intermediate_size' makes an MLP of width 0",
+      "block_ffn_dim_multiplier" },
     { WITH("lfm2_moe", "\"num_key_value_heads\": 4"), MEMPLAN_E_SCHEMA, 1,
       "'layer_types' is missing", "conv or full_attention" },
     { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
