@@ -152,6 +152,50 @@ static const char mixed[] =
     "\"linear_num_key_heads\": 4, \"linear_num_value_heads\": 8,"
     "\"linear_key_head_dim\": 64, \"linear_value_head_dim\": 64}";
 
+/* States beside attention: in turn, with experts and without; side by side, with
+ * the kernels' norm and without; layers of one part each; short convolutions. */
+static const char *const hybrids[] = {
+    "{\"model_type\": \"granitemoehybrid\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 256, \"shared_intermediate_size\": 512,"
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 2,"
+    "\"mamba_n_heads\": 16, \"num_local_experts\": 8,"
+    "\"layer_types\": [\"mamba\", \"mamba\", \"attention\", \"mamba\","
+    "\"mamba\", \"mamba\", \"attention\", \"mamba\"]}",
+    "{\"model_type\": \"bamba\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"mamba_n_heads\": 16,"
+    "\"attn_layer_indices\": [2, 5]}",
+    "{\"model_type\": \"falcon_h1\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"mamba_n_heads\": 16,"
+    "\"mamba_rms_norm\": true}",
+    "{\"model_type\": \"falcon_h1\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"mamba_n_heads\": 16}",
+    "{\"model_type\": \"nemotron_h\", \"hidden_size\": 512,"
+    "\"vocab_size\": 32000, \"intermediate_size\": 1024,"
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 2,"
+    "\"head_dim\": 64, \"mamba_num_heads\": 16, \"n_routed_experts\": 8,"
+    "\"moe_intermediate_size\": 256,"
+    "\"moe_shared_expert_intermediate_size\": 512,"
+    "\"hybrid_override_pattern\": \"M-MEM*-MEM*-\"}",
+    "{\"model_type\": \"lfm2\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"full_attn_idxs\": [2, 5]}",
+    "{\"model_type\": \"lfm2_moe\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 6, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"moe_intermediate_size\": 256,"
+    "\"num_experts\": 8, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"layer_types\": [\"conv\", \"conv\","
+    "\"full_attention\", \"conv\", \"full_attention\", \"conv\"]}",
+};
+enum { HYBRIDS = sizeof hybrids / sizeof hybrids[0] };
+
 /* Windows over an image, smaller ones at its edges. */
 static const char windowed[] =
     "{\"model_type\": \"qwen2_5_vl_vision\", \"depth\": 6,"
@@ -597,6 +641,8 @@ static struct trial trial_of(uint64_t seed)
                        "qwen3-next-80b-a3b");
     if (state && seed % 5 == 2) /* not PICK, as above */
         t.model = mixed;
+    if (state && seed % 5 > 2)
+        t.model = hybrids[seed / 5 % HYBRIDS];
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
     const char *re = titan      ? PICK(&s, "none", "full", "ops")
@@ -1105,7 +1151,8 @@ enum {
     ANSWER_LIKE,   /* stages that differ in what is in flight alone */
     ANSWER_RISE,   /* of which it is known where in a row there is more */
     ANSWER_ALIKE,  /* blocks that begin as another one */
-    ANSWERS
+    ANSWER_HYBRID, /* of each */
+    ANSWERS = ANSWER_HYBRID + HYBRIDS
 };
 
 /* In modes by the trial's number. */
@@ -1163,6 +1210,8 @@ static void check_no_moment_missed(const struct trial *t,
     if (r == NULL)
         return;
     answered[r->run.schedule]++;
+    for (unsigned i = 0; i < HYBRIDS; i++)
+        answered[ANSWER_HYBRID + i] += t->model == hybrids[i];
     answered[ANSWER_FROZEN] += r->run.freeze != 0;
     answered[ANSWER_FLAT] += r->run.freeze != 0 && r->run.engine == ENGINE_FSDP;
     answered[ANSWER_TOP] += r->run.given[KEY_FREEZE_TRAINABLE_LAYERS];
@@ -1220,6 +1269,8 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[ANSWER_AWAY] >= runs() / 300);
     assert_true(answered[ANSWER_LIKE] >= runs() / 100);
     assert_true(answered[ANSWER_ALIKE] >= runs() / 20);
+    for (unsigned i = 0; i < HYBRIDS; i++)
+        assert_true(answered[ANSWER_HYBRID + i] >= runs() / 1000);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
