@@ -181,9 +181,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         megatron_forward(p, s, position);
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
-        const uint64_t whole = fsdp_deferred_whole(s, s->n - 1);
         PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
-            F("bytes", whole - min_u64(p->lacks, whole)));
+            F("bytes", put_less_lacking(p, fsdp_deferred_whole(s, s->n - 1))));
     } else if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor",
@@ -195,7 +194,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         engine_zero2_partition(p, s);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
-            F("bytes", s->wgrad - min_u64(p->lacks, s->wgrad)));
+            F("bytes", put_less_lacking(p, s->wgrad)));
     }
     if (engine_zero_is(run, 1) && has_ipg_buffer(run))
         zero_put_bucket(p, s);
@@ -394,7 +393,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         return;
     if (later && !clears_grads_late(run))
         PUT(p, TERM_GRADS, "gradients",
-            F("bytes", s->wgrad - min_u64(p->lacks, s->wgrad)));
+            F("bytes", put_less_lacking(p, s->wgrad)));
     else
         PUT(p, TERM_GRADS, "gradients of the blocks above",
             F("bytes", stage_wgrads_above(s, position)));

@@ -300,7 +300,7 @@ void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", !later ? all - upto
                    : fsdp_reduces_now(s->run, later)
                        ? upto
-                       : all - min_u64(p->lacks, all)));
+                       : put_less_lacking(p, all)));
 }
 
 /* Elements of this rank whose gradients are reduced: those of the layers above,

@@ -179,11 +179,6 @@ void engine_idle(struct put *p, const struct stage *s)
     pipe_idle(p, s);
 }
 
-/* While a forward runs, the result of the micro-batch before is still named,
- * and through its graph the input with its gradient; during backward only the
- * gradient that was sent is. The interleaved schedule runs a forward and a
- * backward under the names of the pair before, and receives the next input
- * meanwhile. */
 /* With more than pp micro-batches a group the last rank is done with one before
  * the first rank comes to the group's next chunk: what it sent waits there, and
  * gradients the other way round (schedules.py, fwd_recv_buffer_size,
@@ -199,6 +194,11 @@ static void received_ahead(struct put *p, const struct stage *s)
         F("bytes of hidden states", hidden_bytes(s)));
 }
 
+/* While a forward runs, the result of the micro-batch before is still named,
+ * and through its graph the input with its gradient; during backward only the
+ * gradient that was sent is. The interleaved schedule runs a forward and a
+ * backward under the names of the pair before, and receives the next input
+ * meanwhile. */
 static void handed_over(struct put *p, const struct stage *s, uint64_t tensors)
 {
     if (chunks_receiving(s) == 0)

@@ -79,6 +79,12 @@ struct put {
     void *ctx;
 };
 
+/* Of whole weights' gradients what chunks have. */
+static inline uint64_t put_less_lacking(const struct put *p, uint64_t whole)
+{
+    return whole - min_u64(p->lacks, whole);
+}
+
 /* Whoever follows is told of a term: its bytes are the quotient of n factors. */
 COLD void put_tell(struct put *p, enum term term, const char *what,
                    const struct factor *f, size_t n);

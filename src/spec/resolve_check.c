@@ -57,7 +57,6 @@ static bool has_no_liger(const struct spec *s)
         FAM_JAIS2,      FAM_HYPERCLOVAX,   FAM_YOUTU,       FAM_MINIMAX_M2,
         FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,   FAM_EXAONE_MOE,
         FAM_VAULTGEMMA, FAM_GRANITEMOES,   FAM_GRANITE_HYB, FAM_BAMBA,
-        FAM_NEMOTRON_H, FAM_FALCON_H1,     FAM_LFM2,        FAM_LFM2_MOE,
     };
     return s->mixer != MIX_ATTENTION || IS_AMONG(s->family, none);
 }
