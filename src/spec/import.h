@@ -74,6 +74,9 @@ struct value {
     bool bad;              /* reported; what depends on it keeps silent */
 };
 
+/* A message has no more keys, and no key is longer. */
+enum { IMPORT_WORDS = 4, IMPORT_WORD_MAX = 64 };
+
 struct import {
     const struct json *root;
     const struct json *object; /* that the fields are in */
@@ -89,6 +92,8 @@ struct import {
     bool by_null[F_COUNT]; /* the file says null */
     struct fallback absent[F_COUNT], null[F_COUNT];
     struct value v[F_COUNT];
+    char word[IMPORT_WORDS][IMPORT_WORD_MAX]; /* of import_key(), in turn */
+    unsigned words;
 };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -104,8 +109,9 @@ memplan_error *import_error(struct import *im, const struct json *at,
 #endif
     ;
 
-/* The key that gave a field, else the first one that would. */
-const char *import_key(const struct import *im, enum field_id id);
+/* The key that gave a field, else the first one that would; memplan's own word
+ * where the family has none. Gone after IMPORT_WORDS more. */
+const char *import_key(struct import *im, enum field_id id);
 
 /* The place of a field in the file, else of the object that lacks it. */
 const struct json *import_at(const struct import *im, enum field_id id);

@@ -151,18 +151,22 @@ memplan_error *import_error(struct import *im, const struct json *at,
     return e;
 }
 
-const char *import_key(const struct import *im, enum field_id id)
-{
-    if (im->v[id].at)
-        return im->v[id].at->key.p;
-    const char *keys = im->keys[id];
-    return keys[0] && !strchr(keys, ' ') ? keys : fields[id].member;
-}
-
 /* The first of a list of keys is as long as this. */
 static int first_len(const char *keys)
 {
     return (int)strcspn(keys, " ");
+}
+
+const char *import_key(struct import *im, enum field_id id)
+{
+    if (im->v[id].at)
+        return im->v[id].at->key.p;
+    const char *keys = im->keys[id];
+    if (keys[0] == '\0')
+        return fields[id].member;
+    char *word = im->word[im->words++ % IMPORT_WORDS];
+    str_format(word, IMPORT_WORD_MAX, "%.*s", first_len(keys), keys);
+    return word;
 }
 
 const struct json *import_at(const struct import *im, enum field_id id)

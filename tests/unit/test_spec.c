@@ -1660,6 +1660,11 @@ static const struct bad {
       "'layer_types' is missing", "conv or full_attention" },
     { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
       "3 heads of 64 are 192 channels", "'num_heads', 'head_dim'" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"mamba_num_heads\": 4"),
+      MEMPLAN_E_CONFLICT, 1,
+      "'mamba_n_groups' (8) does not divide 'mamba_num_heads' (4)",
+      "use one of 1, 2" },
     { WITH("mamba2", "\"num_heads\": 2,\n\"n_groups\": 3"), MEMPLAN_E_CONFLICT,
       8, "'n_groups' (3) does not divide 'num_heads' (2)", "use one of 1, 2" },
     { WITH("jamba", "\"num_key_value_heads\": 2,\n\"attn_layer_offset\": 8"),
