@@ -565,6 +565,16 @@ static void compile(struct config *c)
                        "modelled: neither is assumed");
 }
 
+/* Embedding and head are wrapped since July 2025 (#1094): batches of an older file
+ * have their first name (to June 2025), its layers are compiled by [training]. */
+static void units(struct config *c, const struct dims *d)
+{
+    const struct json *old =
+        first_of(c, "training.batch_size training.compile");
+    if (has_fsdp(d) && old != NULL)
+        config_set(c, old, KEY_FSDP_UNITS, "layers");
+}
+
 /* Without tensor parallelism it says nothing (parallelize.py). */
 static void async_tp(struct config *c, const struct dims *d)
 {
@@ -591,6 +601,7 @@ void config_torchtitan_together(struct config *c)
     checkpoints(c);
     compile(c);
     async_tp(c, &d);
+    units(c, &d);
     const uint64_t tokens = count(c, "training.seq_len", 2048);
     if (tokens > 0)
         set_count(c, config_at(c, "training.seq_len"), KEY_SEQ_LEN, tokens);

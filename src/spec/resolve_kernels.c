@@ -309,10 +309,19 @@ static void resolve_routing(struct run *r)
         (enum moe_aux_loss)resolve_count(r, KEY_MOE_AUX_LOSS, AUX_LOSS_NONE);
 }
 
+/* Its layers under an engine of its own: FSDP 1 is others'. */
+static bool is_titan(const struct run *r)
+{
+    return r->impl == IMPL_TORCHTITAN && r->engine != ENGINE_FSDP;
+}
+
 /* LitGPT's scripts run the head over pieces with adapters alone
- * (litgpt/finetune/lora.py, full.py). */
+ * (litgpt/finetune/lora.py, full.py). torchtitan compiles its loss beside its
+ * layers since March 2025 (components/loss.py; configs.py, CompileConfig). */
 static enum loss default_loss(const struct run *r)
 {
+    if (is_titan(r))
+        return r->compile ? LOSS_FUSED : LOSS_STANDARD;
     const bool adapts =
         (r->given[KEY_LORA_RANK] && r->setup.v[KEY_LORA_RANK].n > 0)
         || r->given[KEY_PEFT_TYPE];
@@ -322,6 +331,7 @@ static enum loss default_loss(const struct run *r)
 void resolve_kernels(struct run *r, const struct spec *spec)
 {
     resolve_attention(r, spec);
+    r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, default_loss(r));
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, run_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
@@ -339,7 +349,6 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     else if (!spec_is_convnet(spec) && spec->heads > 0)
         say_attention(r);
     resolve_dropout(r, spec);
-    r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);
     r->async_tp = resolve_bool(r, KEY_ASYNC_TP, false);
     resolve_graphs(r);
@@ -479,9 +488,11 @@ void resolve_buffers(struct run *r, const struct spec *spec)
                                                  : DDP_BUCKET_BYTES);
     r->cuda_context_bytes =
         resolve_count(r, KEY_CUDA_CONTEXT, run_cuda_context(r).bytes);
-    /* torchtune's configurations: custom_sharded_layers */
+    /* torchtune's configurations: custom_sharded_layers; torchtitan since July
+       2025 (#1094): distributed/fsdp.py */
+    const bool ends = r->impl == IMPL_TORCHTUNE || is_titan(r);
     r->fsdp_units = (enum fsdp_units)resolve_count(
-        r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
+        r, KEY_FSDP_UNITS, ends ? FSDP_ENDS : FSDP_LAYERS);
     r->grad_sync = (enum grad_sync)resolve_count(
         r, KEY_GRAD_SYNC,
         r->framework == FW_HF || run_torch_pipelines(r) ? SYNC_LAST

@@ -196,10 +196,16 @@ static void say_layers(struct run *r, const struct spec *spec)
 /* torchtitan/components/loss.py since March 2025 */
 static void say_compiled_loss(struct run *r)
 {
-    if (r->compile && r->loss == LOSS_STANDARD && r->impl == IMPL_TORCHTITAN)
+    if (!r->compile || r->impl != IMPL_TORCHTITAN)
+        return;
+    if (r->loss == LOSS_STANDARD)
         resolve_note(r, KEY_LOSS,
                      "layers compiled, the loss not; torchtitan compiles it "
                      "too since March 2025 (--loss fused)");
+    else
+        resolve_assume(r, KEY_LOSS,
+                       "layers compiled, and the loss, as torchtitan has it "
+                       "since March 2025 (--loss standard)");
 }
 
 /* torch/utils/checkpoint.py, recomputed[gid]; torch/distributed/pipelining/

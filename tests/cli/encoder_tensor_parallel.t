@@ -4,5 +4,3 @@ bert-large --framework megatron --tp 2
 == stdout ~
 dp 1, tp 2, pp 1, zero 1 (megatron)
   - no sequence parallelism beside tp: of an encoder it is not modelled (--sequence-parallel)
-== exit
-0

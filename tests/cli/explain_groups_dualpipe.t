@@ -5,5 +5,3 @@ explain llama-2-7b --framework megatron --pp 4 --gpus 64 --tp 2 --grad-accum 8 -
   shards: one copy of the states (zero) = 16 ranks
         stride 2, on both ranks of its stages; 4 such groups
       = ranks 0, 2, 4 ... 62: 4 nodes
-== exit
-0

@@ -14,5 +14,3 @@ explain mixtral-8x7b --framework megatron --tp 2 --pp 2 --ep 4 --gpus 64 --shard
   expert shards: one copy of these experts' states (zero) = 2 ranks
         stride 8; 32 such groups
       = ranks 0, 8: 2 nodes
-== exit
-0

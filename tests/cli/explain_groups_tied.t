@@ -8,5 +8,3 @@ explain gpt2 --framework megatron --pp 4 --gpus 8 --tp 2
   tied: words and head, which are one tensor = 2 ranks
         stride 6; 2 such groups
       = ranks 0, 6: 1 node
-== exit
-0

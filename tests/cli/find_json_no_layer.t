@@ -5,5 +5,3 @@ mamba2-1.3b --find layers --fast --json
 "intermediate_size": null,
 "peak_block": "head",
 "peak_layer": null,
-== exit
-0

@@ -3,5 +3,3 @@ A model without heads has none.
 mamba2-1.3b --find layers --fast
 == stdout ~
  layers of 2048  
-== exit
-0

@@ -1,6 +1,6 @@
 torchtitan under a pipeline: weights and gradients stay whole, embedding and head count as layers.
 == args
-llama-3.1-8b --framework torchtitan --gpus 16 --pp 4 --grad-accum 8 --recompute full --seq-len 2048 --fast
+llama-3.1-8b --framework torchtitan --gpus 16 --pp 4 --grad-accum 8 --recompute full --seq-len 2048 --fsdp-units layers --fast
 == stdout ~
     held by the pipeline engine   0.60
 peak in backward of head, at log-softmax, on stage 3 of 4

@@ -505,8 +505,9 @@ static void test_tied_sum_stays(void **state)
 static void test_units(void **state)
 {
     (void)state;
-    memplan_report *r = ESTIMATE("llama-3.1-8b", "gpus", "8", "engine", "fsdp2",
-                                 "precision", "bf16-mixed");
+    memplan_report *r =
+        ESTIMATE("llama-3.1-8b", "gpus", "8", "engine", "fsdp2", "fsdp_units",
+                 "layers", "precision", "bf16-mixed");
     struct arena a;
     struct stage s;
     struct trace t;
