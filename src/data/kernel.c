@@ -4,6 +4,8 @@
  */
 #include "data/kernel.h"
 
+#include "base/str.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +14,16 @@
 static const struct kernel_speed rows[] = {
 #include "data/kernel.def"
 };
+
+static bool has_chip_of(const struct gpu *gpu, const struct kernel_speed *row)
+{
+    if (row->same_chip == NULL)
+        return false;
+    for (struct str rest = str_of(row->same_chip); rest.n > 0;)
+        if (str_eq(str_cut(rest, ' ', &rest), str_of(gpu->name)))
+            return true;
+    return false;
+}
 
 const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
                                            bool *measured)
@@ -24,6 +36,8 @@ const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
             *measured = true;
             return &rows[i];
         }
+        if (has_chip_of(gpu, &rows[i]))
+            return &rows[i];
         if (rows[i].gpu[0] == '\0' && rows[i].arch == gpu->arch)
             family = &rows[i];
     }

@@ -42,8 +42,10 @@ enum wire { WIRE_ALL_REDUCE, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER, WIRE_A2A };
 enum { WIRES = 4, WIRE_SIZES = 3 }; /* 2, 4 and 8 ranks */
 
 struct kernel_speed {
-    const char *gpu;    /* of the catalogue; "" the family's */
-    enum gpu_arch arch; /* of the family */
+    const char *gpu;       /* of the catalogue; "" the family's */
+    const char *same_chip; /* others, untimed, that have it, and tensor cores at
+                              as much of their rate: blanks between; or NULL */
+    enum gpu_arch arch;    /* of the family */
     struct product_speed bits16, bits8;
     double share32; /* of fp32's peak, large products without tensor cores; 0:
                        as bits16's */
@@ -87,7 +89,8 @@ enum speed_scale { SPEED_SCALE_MAP(SPEED_SCALE_ENUM) SPEED_SCALES };
 const char *speed_scale_name(enum speed_scale scale);
 const char *speed_scale_text(enum speed_scale scale);
 
-/* The row of a GPU, or its family's. Never NULL. *measured: it is its own. */
+/* The row of a GPU, of one with its chip, or its family's. Never NULL.
+ * *measured: it is its own. */
 const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
                                            bool *measured);
 

@@ -124,6 +124,11 @@ static void say_kernels(struct run *r)
                     "the step's time is predicted from kernels and links as "
                     "timed on its GPU# (--mfu)",
                     SAY_TEXT(limits), SAY_NOTHING);
+    else if (speed->gpu[0] != '\0')
+        resolve_assume(r, KEY_MFU,
+                       "the step's time is predicted; kernels of %s are taken "
+                       "as those of %s, a chip of the same design%s (--mfu)",
+                       r->gpu.name, speed->gpu, limits);
     else
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted; kernels and links of %s "
