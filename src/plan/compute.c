@@ -150,15 +150,14 @@ static void utilisation(struct compute_result *c,
  * which memory and step are of. */
 static void cluster(struct compute_result *c, const struct run *run)
 {
-    c->gpu_hours =
-        c->model_flops / (c->peak_flop_s * c->mfu) / SECONDS_PER_HOUR;
+    c->gpu_hours = c->model_flops / (c->peak_flop_s * c->mfu) / SECONDS_PER_HOUR
+                   / c->availability;
     c->has_deadline = run->days > 0;
     c->deadline_days = run->days;
     c->gpus = (double)run->gpus;
-    const double per_gpu_day = HOURS_PER_DAY * c->availability;
     if (c->has_deadline) {
         /* a hair less than whole is whole: rounding of the quotient */
-        const double need = c->gpu_hours / (per_gpu_day * run->days);
+        const double need = c->gpu_hours / (HOURS_PER_DAY * run->days);
         const double whole = ceil(need - 1e-9);
         const double node = (double)run->gpus_per_node;
         const double layout = (double)(run->tp * run->pp * run->cp);
@@ -167,13 +166,11 @@ static void cluster(struct compute_result *c, const struct run *run)
             c->gpus = c->gpus_needed;
         c->gpus_in_nodes = ceil(c->gpus_needed / node) * node;
     }
-    c->days = c->gpu_hours / (per_gpu_day * c->gpus);
-    c->cost_usd = c->price_usd_h > 0 || run->setup.set[KEY_PRICE]
-                      ? c->gpu_hours / c->availability * c->price_usd_h
-                      : (double)NAN;
+    c->days = c->gpu_hours / (HOURS_PER_DAY * c->gpus);
+    c->cost_usd = c->gpu_hours * c->price_usd_h; /* NAN: not known */
     c->tdp_w = run->gpu.tdp_w;
-    c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours / c->availability * c->tdp_w
-                                       / 1000 * ENERGY_NODE * ENERGY_CENTRE
+    c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours * c->tdp_w / 1000 * ENERGY_NODE
+                                       * ENERGY_CENTRE
                                  : (double)NAN;
 }
 
@@ -347,9 +344,9 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .name = "GPU-hours",
                .unit = "h",
                .value = c->gpu_hours,
-               .formula = "model FLOPs / (peak * MFU * 3600)",
-               .numbers = NUMBERS(a, "# / (# * # * 3600)", c->model_flops,
-                                  c->peak_flop_s, c->mfu),
+               .formula = "model FLOPs / (peak * MFU * 3600 * availability)",
+               .numbers = NUMBERS(a, "# / (# * # * 3600 * #)", c->model_flops,
+                                  c->peak_flop_s, c->mfu, c->availability),
                .equation = "compute",
                .source = c->mfu_given       ? ""
                          : c->mfu_predicted ? "MFU is predicted"
@@ -359,9 +356,8 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .name = "days",
                .unit = "d",
                .value = c->days,
-               .formula = "GPU-hours / (24 * GPUs * availability)",
-               .numbers = NUMBERS(a, "# / (24 * # * #)", c->gpu_hours, c->gpus,
-                                  c->availability),
+               .formula = "GPU-hours / (24 * GPUs)",
+               .numbers = NUMBERS(a, "# / (24 * #)", c->gpu_hours, c->gpus),
                .equation = "compute",
                .source = "" });
     add(x, (struct explain_entry){
@@ -369,9 +365,8 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .name = "cost",
                .unit = "USD",
                .value = c->cost_usd,
-               .formula = "GPU-hours / availability * price",
-               .numbers = NUMBERS(a, "# / # * #", c->gpu_hours, c->availability,
-                                  c->price_usd_h),
+               .formula = "GPU-hours * price",
+               .numbers = NUMBERS(a, "# * #", c->gpu_hours, c->price_usd_h),
                .equation = "compute",
                .source = c->price_source });
     add(x, (struct explain_entry){
@@ -379,10 +374,9 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .name = "energy",
                .unit = "kWh",
                .value = c->energy_kwh,
-               .formula = "GPU-hours / availability * TDP * node * data centre",
-               .numbers = NUMBERS(a, "# / # * # W / 1000 * # * #", c->gpu_hours,
-                                  c->availability, c->tdp_w, ENERGY_NODE,
-                                  ENERGY_CENTRE),
+               .formula = "GPU-hours * TDP * node * data centre",
+               .numbers = NUMBERS(a, "# * # W / 1000 * # * #", c->gpu_hours,
+                                  c->tdp_w, ENERGY_NODE, ENERGY_CENTRE),
                .equation = "compute",
                .source = "arXiv:2506.14551, arXiv:2111.00364" });
 }

@@ -43,7 +43,7 @@ static void fill_offers(struct table *t, const void *ctx)
         number(t, o->gpu_hours, 0);
         number(t, o->cost_usd, 0);
         number(t, o->energy_kwh, 0);
-        number(t, o->price_usd_h > 0 ? o->price_usd_h : (double)NAN, 2);
+        number(t, o->price_usd_h, 2);
         table_end_row(t);
     }
 }
@@ -113,7 +113,7 @@ static const struct row offer_rows[] = {
     ROW_OR_NONE(struct offer, gpu_hours, "gpu_hours", "h"),
     ROW(struct offer, cost_usd, "cost_usd", "USD"),
     ROW_OR_NONE(struct offer, energy_kwh, "energy_kwh", "kWh"),
-    ROW_OR_NONE(struct offer, price_usd_h, "price_usd_h", "USD"),
+    ROW(struct offer, price_usd_h, "price_usd_h", "USD"),
     ROW_OR_NONE(struct offer, price_source, "price_source", ""),
 };
 

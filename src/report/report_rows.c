@@ -125,7 +125,7 @@ static const struct row gpu_rows[] = {
     ROW_OR_NONE(struct run, gpu.name, "name", ""),
     ROW_OR_NONE(struct run, capacity_bytes, "memory_bytes", "B"),
     ROW_OR_NONE(struct run, peak_flop_s, "peak_flops", "FLOP/s"),
-    ROW_OR_NONE(struct run, price_usd_h, "price_usd_h", "USD"),
+    ROW(struct run, price_usd_h, "price_usd_h", "USD"),
 };
 
 static void visit_gpu(const struct memplan_report *r, struct visitor *v)
@@ -407,7 +407,7 @@ static const struct row cost_rows[] = {
 
 static const struct row price_rows[] = {
     ROW(struct compute_result, availability, "availability", ""),
-    ROW_OR_NONE(struct compute_result, price_usd_h, "price_usd_h", "USD"),
+    ROW(struct compute_result, price_usd_h, "price_usd_h", "USD"),
     ROW_OR_NONE(struct compute_result, price_source, "price_source", ""),
 };
 

@@ -224,8 +224,12 @@ static void time_lines(struct table *t, const struct memplan_report *r)
 {
     const struct compute_result *c = &r->compute;
     char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
+    note[0] = '\0';
+    if (c->availability < 1 && c->availability > 0)
+        str_format(note, sizeof(note), "training %s of the time",
+                   text_percent(buf, c->availability));
     if (known(c->gpu_hours))
-        line(t, "GPU-hours", quantity(value, c->gpu_hours), "");
+        line(t, "GPU-hours", quantity(value, c->gpu_hours), note);
     deadline_line(t, r);
     if (!known(c->days))
         return;
@@ -234,9 +238,6 @@ static void time_lines(struct table *t, const struct memplan_report *r)
                quantity(buf, brief ? c->days * 24 : c->days));
     str_format(note, sizeof(note), "on %s GPU%s",
                unit_format_grouped(buf, c->gpus, 0), c->gpus > 1 ? "s" : "");
-    if (c->availability < 1 && c->availability > 0)
-        str_append(note, sizeof(note), ", %s of the time",
-                   text_percent(buf, c->availability));
     line(t, "time", value, note);
 }
 

@@ -7,6 +7,7 @@
 #include "spec/resolve.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/count.h"
@@ -167,8 +168,9 @@ static void resolve_price(struct run *r)
         r->gpu.price_source = "the list of prices that was read";
     }
     bool known = r->given[KEY_PRICE] || listed || r->gpu.price_usd_h > 0;
-    r->price_usd_h = known ? resolve_real(r, KEY_PRICE, r->gpu.price_usd_h) : 0;
-    r->gpu.price_usd_h = r->price_usd_h;
+    r->price_usd_h =
+        known ? resolve_real(r, KEY_PRICE, r->gpu.price_usd_h) : (double)NAN;
+    r->gpu.price_usd_h = known ? r->price_usd_h : 0;
     if (!known) {
         resolve_assume(r, KEY_PRICE, "no price known for %s (--price)",
                        r->gpu.name);

@@ -797,7 +797,7 @@ struct run {
     double tokens; /* to train on; 0 unknown */
     double mfu;    /* assumed or given */
     double availability;
-    double price_usd_h;       /* 0 unknown */
+    double price_usd_h;       /* NAN unknown */
     double days, budget_flop; /* deadline, budget; 0 none */
     double tokens_per_param;
     double unique_tokens;    /* of the data, seen again and again; 0: enough */

@@ -499,17 +499,21 @@ static void test_links(void **state)
     }
 }
 
-/* Time that is lost is paid for once, in days, cost and energy alike. */
+/* Time that is lost is paid for once, in GPU-hours, and by them in days, cost and
+ * energy. */
 static void test_availability(void **state)
 {
     (void)state;
-    static const char *const all[] = { "days", "cost_usd", "energy_kwh" };
+    static const char *const all[] = { "gpu_hours", "days", "cost_usd",
+                                       "energy_kwh" };
     memplan_report *r = computed("llama-7b", SETUP("gpus", "64", "zero", "3"));
     memplan_report *half = computed(
         "llama-7b", SETUP("gpus", "64", "zero", "3", "availability", "0.5"));
-    near(number(half, "gpu_hours"), number(r, "gpu_hours"), 1e-12);
     for (size_t i = 0; i < COUNT(all); i++)
         near(number(half, all[i]), 2 * number(r, all[i]), 1e-12);
+    near(number(half, "cost_usd"),
+         number(half, "gpu_hours") * number(half, "price_usd_h"), 1e-12);
+    near(number(half, "mfu"), number(r, "mfu"), 1e-12);
     near(number(r, "energy_kwh"), number(r, "gpu_hours") * 0.4 * 1.38 * 1.1,
          1e-9);
     memplan_report_free(half);

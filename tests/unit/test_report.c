@@ -188,6 +188,7 @@ static void fill_compute(struct compute_result *c)
         .communication_bytes = (double)NAN,
         .bubble_fraction = (double)NAN,
         .availability = 1,
+        .price_usd_h = (double)NAN,
         .price_source = "",
     };
 }
