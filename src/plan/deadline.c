@@ -218,8 +218,8 @@ static void say_searched(struct memplan_report *r)
                    "the batch grows with them (--global-batch holds it)");
     str_format(text, sizeof text,
                "GPUs for a deadline: of %" PRIu64 " numbers looked at, each "
-               "with its own step and memory; %s",
-               x->looked, held);
+               "with its own %smemory; %s",
+               x->looked, r->compute.mfu_given ? "" : "step and ", held);
     run_assume(&r->run, KEY_DAYS, text);
 }
 

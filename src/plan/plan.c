@@ -438,6 +438,12 @@ void memplan_report_free(memplan_report *report)
     a.resize(a.ctx, report, sizeof *report, 0);
 }
 
+static bool searches_deadline(const struct memplan_report *r)
+{
+    return r->compute.mfu_predicted
+           || (r->compute.mfu_given && r->run.given[KEY_GLOBAL_BATCH]);
+}
+
 /* An estimate is of its own GPUs; how many a deadline takes is told beside. */
 static memplan_status estimate_model(struct memplan_report *r,
                                      const memplan_model *model,
@@ -448,7 +454,7 @@ static memplan_status estimate_model(struct memplan_report *r,
                                          .setup = setup };
     if (plan_estimate(r, q.spec, q.params, setup, d) != MEMPLAN_OK)
         return d->status;
-    if (r->run.days <= 0 || !r->compute.mfu_predicted)
+    if (r->run.days <= 0 || !searches_deadline(r))
         return MEMPLAN_OK;
     if (plan_deadline(r, &q, d) == MEMPLAN_OK)
         plan_compute(r);
@@ -535,8 +541,8 @@ static memplan_status compute_deadline(struct memplan_report *r,
     return plan_compute_model(r, model, &more, d);
 }
 
-/* By the step that each number of GPUs has, or the utilisation that is
- * given. */
+/* By the step that each number of GPUs has, or the utilisation that is given:
+ * with that it is division, but for a batch that they have to share evenly. */
 static memplan_status answer_deadline(struct memplan_report *r,
                                       const memplan_model *model,
                                       const struct setup *setup, struct diag *d)
@@ -545,10 +551,9 @@ static memplan_status answer_deadline(struct memplan_report *r,
                                          .params = &model->params,
                                          .setup = setup,
                                          .decides = true };
-    if (r->compute.mfu_predicted)
+    if (searches_deadline(r))
         return plan_deadline(r, &q, d);
-    const bool open = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
-                      && !setup->set[KEY_GLOBAL_BATCH];
+    const bool open = !setup->set[KEY_GPUS] && !setup->set[KEY_DP];
     return open ? compute_deadline(r, model, setup, d) : MEMPLAN_OK;
 }
 

@@ -451,6 +451,21 @@ static void test_deadline_numbers(void **state)
     assert_int_equal((int)number(r, "gpus_needed") % 8, 0);
     near(number(r, "gpus_needed"), (double)r->run.gpus, 0);
     memplan_report_free(r);
+
+    /* and shares of a batch that is held: 18 GPUs cannot share 64 sequences */
+    r = computed("llama-2-7b", SETUP("zero", "3", "days", "30", "mfu", "0.4",
+                                     "global_batch", "64"));
+    near(number(r, "gpus_needed"), 32, 0);
+    near(number(r, "gpus"), 32, 0);
+    assert_true(number(r, "days") < 30);
+    near(number(r, "mfu"), 0.4, 1e-12);
+    memplan_report_free(r);
+
+    r = computed("llama-2-7b", SETUP("zero", "3", "days", "3", "mfu", "0.4",
+                                     "global_batch", "64"));
+    assert_true(isnan(r->compute.gpus_needed));
+    near(number(r, "deadline_gpus"), 64, 0);
+    memplan_report_free(r);
 }
 
 /* An estimate tells what compute tells, and is of its own GPUs. */
