@@ -9,7 +9,7 @@
 
 #include "base/banned.h"
 
-/* Keys that describe one GPU. */
+/* What describes one GPU. */
 static void refuse_one(const struct setup *setup, struct diag *d)
 {
     static const struct {
@@ -33,6 +33,14 @@ static void refuse_one(const struct setup *setup, struct diag *d)
             setup_field(keys[i].key)->key);
         diag_hint(e, "%s", keys[i].hint);
     }
+    if (setup->calibration.rows == 0)
+        return;
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_CONFLICT,
+                 "the calibration '%s' is of %s, and every GPU of the "
+                 "catalogue is asked for",
+                 setup->calibration.name, setup->calibration.gpu);
+    diag_hint(e, "leave --calibration out, or --every-gpu");
 }
 
 static void fill(struct offer *o, const struct memplan_report *r)
