@@ -8,6 +8,7 @@
 #ifndef MEMPLAN_DATA_GPU_H
 #define MEMPLAN_DATA_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,7 @@ struct gpu {
     double price_usd_h;        /* indicative, per GPU; 0: none known */
     const char *price_source;  /* with its date */
     double tdp_w;
+    bool tdp_with_cpu;      /* a module's, of GPU, CPU and the memory of both */
     const char *unverified; /* comma list of fields above that are leads, not
                              * read at a source; "all" for every number */
     const char *source;

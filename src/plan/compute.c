@@ -20,6 +20,9 @@ enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
  * papers). */
 #define ENERGY_NODE 1.38
 #define ENERGY_CENTRE 1.1
+/* Where the TDP is a module's, of GPU and CPU: JEDI, 24 nodes of 4 GH200 of 680 W
+ * each, draws 62 kW in Linpack (4.5 PFLOP/s, 72.7 GFLOP/s a watt), 0.95 of it. */
+#define ENERGY_NODE_OF_MODULES 1.0
 
 static bool has_law(const struct memplan_report *r)
 {
@@ -169,8 +172,10 @@ static void cluster(struct compute_result *c, const struct run *run)
     c->days = c->gpu_hours / (HOURS_PER_DAY * c->gpus);
     c->cost_usd = c->gpu_hours * c->price_usd_h; /* NAN: not known */
     c->tdp_w = run->gpu.tdp_w;
-    c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours * c->tdp_w / 1000 * ENERGY_NODE
-                                       * ENERGY_CENTRE
+    c->tdp_with_cpu = run->gpu.tdp_with_cpu;
+    c->node_share = c->tdp_with_cpu ? ENERGY_NODE_OF_MODULES : ENERGY_NODE;
+    c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours * c->tdp_w / 1000
+                                       * c->node_share * ENERGY_CENTRE
                                  : (double)NAN;
 }
 
@@ -376,7 +381,7 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .value = c->energy_kwh,
                .formula = "GPU-hours * TDP * node * data centre",
                .numbers = NUMBERS(a, "# * # W / 1000 * # * #", c->gpu_hours,
-                                  c->tdp_w, ENERGY_NODE, ENERGY_CENTRE),
+                                  c->tdp_w, c->node_share, ENERGY_CENTRE),
                .equation = "compute",
                .source = "arXiv:2506.14551, arXiv:2111.00364" });
 }

@@ -45,6 +45,8 @@ struct compute_result {
     double communication_bytes; /* per GPU and step; NAN unknown */
     double bubble_fraction;
     double availability, price_usd_h, tdp_w;
+    bool tdp_with_cpu;
+    double node_share; /* what a node draws, of its GPUs' TDP */
     const char *price_source;
 };
 

@@ -267,8 +267,9 @@ static void energy_line(struct table *t, const struct compute_result *c)
     str_format(value, sizeof(value), "%s %s",
                quantity(buf, large ? c->energy_kwh / 1000 : c->energy_kwh),
                large ? "MWh" : "kWh");
-    str_format(note, sizeof(note), "%s W a GPU, its node and cooling with it",
-               quantity(buf, c->tdp_w));
+    str_format(note, sizeof(note), "%s W a GPU%s and cooling with it",
+               quantity(buf, c->tdp_w),
+               c->tdp_with_cpu ? " and its CPU; node" : ", its node");
     line(t, "energy", value, note);
 }
 

@@ -535,6 +535,26 @@ static void test_availability(void **state)
     memplan_report_free(r);
 }
 
+/* A module's TDP has the CPU in it, which the node's share would count again. */
+static void test_energy_of_modules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpu;
+        double kw;
+    } cases[] = { { "gh200-96gb", 0.9 * 1.1 },
+                  { "gh200-144gb", 0.9 * 1.1 },
+                  { "gb200", 1.2 * 1.38 * 1.1 },
+                  { "gb300", 1.4 * 1.38 * 1.1 } };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        memplan_report *r =
+            computed("llama-7b", SETUP("gpu", cases[i].gpu, "zero", "3"));
+        near(number(r, "energy_kwh"), number(r, "gpu_hours") * cases[i].kw,
+             1e-9);
+        memplan_report_free(r);
+    }
+}
+
 /* C = 6 N D: two of the three give the third. */
 static void test_budget_and_tokens(void **state)
 {
@@ -949,6 +969,7 @@ int main(void)
         cmocka_unit_test(test_deadline_of_estimate),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_availability),
+        cmocka_unit_test(test_energy_of_modules),
         cmocka_unit_test(test_budget_and_tokens),
         cmocka_unit_test(test_compute_needs_a_size),
         cmocka_unit_test(test_components_add_up),
