@@ -351,6 +351,15 @@ static void check_no_offload(const struct run *r, enum setup_key key,
 void resolve_check_offload(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->offload_optimizer != OFFLOAD_NONE && r->optimizer == OPT_NONE) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer '%s' without an optimizer",
+                        resolve_text(r, KEY_OFFLOAD_OPTIMIZER, buf));
+        diag_hint(e, "leave it out, or use --optimizer adamw");
+        return;
+    }
     check_ratio(r, d);
     check_fp32_states(r, d);
     if (resolve_is_fsdp(r)) {
