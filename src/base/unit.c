@@ -319,6 +319,11 @@ const char *unit_format_short(char buf[UNIT_TEXT_MAX], double value)
     return buf;
 }
 
+const char *unit_s(double n)
+{
+    return n < 1 || n > 1 ? "s" : "";
+}
+
 const char *unit_format_flop(char buf[UNIT_TEXT_MAX], double flop)
 {
     if (format_special(buf, flop))

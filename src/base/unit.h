@@ -32,6 +32,8 @@ const char *unit_format_grouped(char buf[UNIT_TEXT_MAX], double value,
 const char *unit_format_double(char buf[UNIT_TEXT_MAX], double value);
 /* "6.07e+09", "4.5", "12345.6": at most 6 significant digits. */
 const char *unit_format_short(char buf[UNIT_TEXT_MAX], double value);
+/* The plural's ending of so many things: "" of one. */
+const char *unit_s(double n);
 /* "2.03e+22" style for FLOPs. */
 const char *unit_format_flop(char buf[UNIT_TEXT_MAX], double flop);
 

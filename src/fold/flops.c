@@ -263,7 +263,9 @@ static void explain_op(struct explanation *x, const struct program *p,
     add(x, arena_printf(x->arena, "%s: %s", b->name, op->name),
         op->flop_causal / tokens,
         core ? "forward, causal half of 2 m n k" : "forward, 2 m n k",
-        NUMBERS(x->arena, "# / # tokens; backward # times that",
+        NUMBERS(x->arena,
+                p->tokens == 1 ? "# / # token; backward # times that"
+                               : "# / # tokens; backward # times that",
                 op->flop_causal, tokens, op_backward_products(p, op)),
         2);
 }

@@ -210,9 +210,10 @@ static void explain_pools(struct explanation *x, const char *section,
     for (unsigned i = 0; i < SIM_POOLS; i++) {
         const struct sim_pool_result *p = &sim->pool[i];
         explain_part(x, section,
-                     arena_printf(x->arena, "%s: free, in %llu segments",
+                     arena_printf(x->arena, "%s: free, in %llu segment%s",
                                   sim_pool_label((enum sim_pool)i),
-                                  (unsigned long long)p->segments),
+                                  (unsigned long long)p->segments,
+                                  p->segments == 1 ? "" : "s"),
                      p->reserved - p->allocated);
     }
     explain_part(x, section, "pools that are not fullest at the peak",

@@ -7,6 +7,7 @@
 #include "plan/deadline.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -217,9 +218,10 @@ static void say_searched(struct memplan_report *r)
         str_format(held, sizeof held,
                    "the batch grows with them (--global-batch holds it)");
     str_format(text, sizeof text,
-               "GPUs for a deadline: of %" PRIu64 " numbers looked at, each "
+               "GPUs for a deadline: of %" PRIu64 " number%s looked at, each "
                "with its own %smemory; %s",
-               x->looked, r->compute.mfu_given ? "" : "step and ", held);
+               x->looked, unit_s((double)x->looked),
+               r->compute.mfu_given ? "" : "step and ", held);
     run_assume(&r->run, KEY_DAYS, text);
 }
 

@@ -319,11 +319,12 @@ static void write_limited(char *buf, size_t n, const struct memplan_report *r)
         r->has_model ? (double)r->params.active : r->run.params;
     buf[0] = '\0';
     if (params > 0)
-        str_format(buf, n, " of %s parameters",
-                   unit_format_count(count, params));
+        str_format(buf, n, " of %s parameter%s",
+                   unit_format_count(count, params), unit_s(params));
     else if (r->run.given[KEY_TOKENS])
-        str_format(buf, n, " on %s tokens",
-                   unit_format_count(count, r->run.tokens));
+        str_format(buf, n, " on %s token%s",
+                   unit_format_count(count, r->run.tokens),
+                   unit_s(r->run.tokens));
 }
 
 /* A loss below what the law has for any data, or any model. */

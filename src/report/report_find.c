@@ -6,6 +6,8 @@
 #include "report/report_rows.h"
 #include "report/report_view.h"
 
+#include "base/unit.h"
+
 #include <math.h>
 
 #include "base/banned.h"
@@ -79,10 +81,12 @@ static void write_title(struct out *o, const memplan_found *found)
 static void shape_words(char *text, size_t size, const struct spec *m)
 {
     const uint64_t ffn = m->ffn > 0 ? m->ffn : m->expert_ffn;
-    str_format(text, size, "%llu layers of %llu", (unsigned long long)m->layers,
+    str_format(text, size, "%llu layer%s of %llu",
+               (unsigned long long)m->layers, unit_s((double)m->layers),
                (unsigned long long)m->hidden);
     if (m->heads > 0)
-        str_append(text, size, ", %llu heads", (unsigned long long)m->heads);
+        str_append(text, size, ", %llu head%s", (unsigned long long)m->heads,
+                   unit_s((double)m->heads));
     if (ffn > 0)
         str_append(text, size, ", MLP %llu", (unsigned long long)ffn);
 }
@@ -168,8 +172,9 @@ static void write_notes(struct out *o, const memplan_found *found)
         out_paragraph(o, PAINT_NONE, found->end);
     if (found->what == FIND_SEQ_LEN && limit > 0 && r->run.seq_len > limit) {
         str_format(text, sizeof(text),
-                   "that is beyond the model's own limit of %s tokens",
-                   unit_format_grouped(buf, (double)limit, 0));
+                   "that is beyond the model's own limit of %s token%s",
+                   unit_format_grouped(buf, (double)limit, 0),
+                   unit_s((double)limit));
         out_paragraph(o, PAINT_NONE, text);
     }
     str_format(text, sizeof(text),

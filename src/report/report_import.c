@@ -8,6 +8,8 @@
 
 #include "report/report_view.h"
 
+#include "base/unit.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,10 +141,11 @@ static void import_people(struct out *o, const struct memplan_model *m)
 {
     const struct understood u = understood_of(m);
     char text[TEXT_BLOCK_MAX], n[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "%s: read as %s%s, %s parameters",
+    str_format(text, sizeof(text), "%s: read as %s%s, %s parameter%s",
                m->spec.name[0] != '\0' ? m->spec.name : "model",
                m->spec.model_type, m->spec.read_as ? " (--as)" : "",
-               unit_format_grouped(n, (double)m->params.total, 0));
+               unit_format_grouped(n, (double)m->params.total, 0),
+               unit_s((double)m->params.total));
     out_title(o, text);
     for (size_t k = 0; k < u.n; k++)
         people_sections(o, &u, k);

@@ -7,6 +7,8 @@
 
 #include "report/report_view.h"
 
+#include "base/unit.h"
+
 #include <string.h>
 
 #include "base/banned.h"
@@ -256,9 +258,10 @@ static void write_people(struct out *o, const struct memplan_model *m)
         { "parameters", COLUMN_RIGHT },
     };
     char text[TEXT_BLOCK_MAX], n[UNIT_TEXT_MAX], exact[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "%s: %s parameters (%s), %s",
+    str_format(text, sizeof(text), "%s: %s parameter%s (%s), %s",
                m->spec.name[0] != '\0' ? m->spec.name : "model",
                unit_format_count(n, (double)m->params.total),
+               unit_s((double)m->params.total),
                unit_format_grouped(exact, (double)m->params.total, 0),
                m->spec.model_type);
     out_title(o, text);

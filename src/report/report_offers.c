@@ -5,6 +5,8 @@
 #include "report/report_rows.h"
 #include "report/report_view.h"
 
+#include "base/unit.h"
+
 #include <math.h>
 
 #include "base/banned.h"
@@ -80,14 +82,15 @@ static void write_text(struct out *o, const struct memplan_offers *x)
     enum { COLUMNS = sizeof(columns) / sizeof(columns[0]), ALL_COLUMNS = 100 };
     const bool narrow = o->width > 0 && o->width < ALL_COLUMNS;
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
-    str_format(text, sizeof text, "%s%s%s parameters", x->name,
+    str_format(text, sizeof text, "%s%s%s parameter%s", x->name,
                x->name[0] != '\0' ? ": " : "",
-               unit_format_count(buf, x->params));
-    str_append(text, sizeof text, " on %s tokens, on each GPU of the catalogue",
-               unit_format_count(buf, x->tokens));
+               unit_format_count(buf, x->params), unit_s(x->params));
+    str_append(text, sizeof text,
+               " on %s token%s, on each GPU of the catalogue",
+               unit_format_count(buf, x->tokens), unit_s(x->tokens));
     if (x->days > 0)
-        str_append(text, sizeof text, ", in %s days",
-                   unit_format_double(buf, x->days));
+        str_append(text, sizeof text, ", in %s day%s",
+                   unit_format_double(buf, x->days), unit_s(x->days));
     out_title(o, text);
     table_write(o, columns, COLUMNS - (narrow ? 2 : 0), fill_offers, x);
     write_refused(o, x);

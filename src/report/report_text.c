@@ -52,9 +52,10 @@ static void title(struct out *o, const struct memplan_report *r)
     char text[TEXT_BLOCK_MAX];
     char count[UNIT_TEXT_MAX];
     char gpus[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "%s: %s parameters",
+    str_format(text, sizeof(text), "%s: %s parameter%s",
                r->spec.name[0] != '\0' ? r->spec.name : r->spec.model_type,
-               unit_format_count(count, (double)r->params.total));
+               unit_format_count(count, (double)r->params.total),
+               unit_s((double)r->params.total));
     append_trained(text, &r->params);
     str_append(text, sizeof(text), " on %s x %s",
                unit_format_grouped(gpus, (double)r->run.gpus, 0),
@@ -88,8 +89,9 @@ static void layout(struct out *o, const struct run *run, bool convnet)
     if (convnet)
         str_append(text, sizeof(text), "images, ");
     else
-        str_append(text, sizeof(text), "sequences of %s tokens, ",
-                   unit_format_grouped(buf, (double)run->seq_len, 0));
+        str_append(text, sizeof(text), "sequences of %s token%s, ",
+                   unit_format_grouped(buf, (double)run->seq_len, 0),
+                   unit_s((double)run->seq_len));
     str_append(text, sizeof(text), "%s a pass, ",
                unit_format_grouped(buf, (double)run->micro_batch, 0));
     str_append(text, sizeof(text), "%s a step",
@@ -357,8 +359,8 @@ static void offload_section(struct out *o, const struct memplan_report *r)
     if (x->n == 0)
         return;
     str_format(text, sizeof(text),
-               "beside the GPU, GiB; a node has %llu of the GPUs",
-               (unsigned long long)x->node_gpus);
+               "beside the GPU, GiB; a node has %llu of the GPU%s",
+               (unsigned long long)x->node_gpus, unit_s((double)r->run.gpus));
     out_heading(o, text);
     table_write(o, columns, sizeof(columns) / sizeof(columns[0]), fill_offload,
                 x);

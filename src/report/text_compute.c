@@ -61,9 +61,9 @@ static void flop_lines(struct table *t, const struct memplan_report *r)
         r->has_model
         && (r->spec.decoder_layers > 0 || r->spec.joint == JOINT_CLIP);
     char note[NOTE_MAX], n[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
-    str_format(note, sizeof(note), "6 x %s parameters x %s tokens",
-               unit_format_count(n, c->params),
-               unit_format_count(d, c->tokens));
+    str_format(note, sizeof(note), "6 x %s parameter%s x %s token%s",
+               unit_format_count(n, c->params), unit_s(c->params),
+               unit_format_count(d, c->tokens), unit_s(c->tokens));
     flop_line(t, "6ND", c->flops_6nd, note, 0);
     if (!c->has_exact)
         return;
@@ -125,11 +125,13 @@ static void step_lines(struct table *t, const struct memplan_report *r)
         str_format(value, sizeof(value), "%s s",
                    unit_format_grouped(buf, c->step_time_s,
                                        step_digits(c->step_time_s)));
-        str_format(note, sizeof(note), "%s tokens",
-                   unit_format_grouped(buf, c->tokens_per_step, 0));
+        str_format(note, sizeof(note), "%s token%s",
+                   unit_format_grouped(buf, c->tokens_per_step, 0),
+                   unit_s(c->tokens_per_step));
         if (known(c->steps))
-            str_append(note, sizeof(note), "; %s steps",
-                       unit_format_grouped(buf, ceil(c->steps), 0));
+            str_append(note, sizeof(note), "; %s step%s",
+                       unit_format_grouped(buf, ceil(c->steps), 0),
+                       unit_s(ceil(c->steps)));
         line(t, "step", value, note);
         parts_line(t, r);
     }
@@ -183,7 +185,7 @@ static void searched_line(struct table *t, const struct memplan_report *r)
     char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
     str_format(note, sizeof(note), "for %s day%s",
                unit_format_double(buf, r->compute.deadline_days),
-               fabs(r->compute.deadline_days - 1) < 1e-9 ? "" : "s");
+               unit_s(r->compute.deadline_days));
     if (x->met) {
         unit_format_grouped(value, x->gpus, 0);
         str_append(note, sizeof(note), ": MFU %s", text_percent(buf, x->mfu));
@@ -210,8 +212,9 @@ static void deadline_line(struct table *t, const struct memplan_report *r)
         searched_line(t, r);
         return;
     }
-    str_format(note, sizeof(note), "for %s days",
-               unit_format_double(buf, c->deadline_days));
+    str_format(note, sizeof(note), "for %s day%s",
+               unit_format_double(buf, c->deadline_days),
+               unit_s(c->deadline_days));
     if (c->gpus_in_nodes > c->gpus_needed)
         str_append(note, sizeof(note), "; %s in whole nodes",
                    unit_format_grouped(buf, c->gpus_in_nodes, 0));
@@ -304,10 +307,12 @@ static void law_line(struct out *o, const struct law_answers *c)
     if (c->chosen_law >= c->n_laws || !known(c->tokens_optimal))
         return;
     const struct law_result *law = &c->law[c->chosen_law];
-    str_format(text, sizeof(text), "%s: %s parameters ", scaling_name(law->law),
-               unit_format_count(buf, c->params));
-    str_append(text, sizeof(text), "want %s tokens, ",
+    str_format(text, sizeof(text), "%s: %s parameter%s ",
+               scaling_name(law->law), unit_format_count(buf, c->params),
+               unit_s(c->params));
+    str_append(text, sizeof(text), "want%s %s ", c->params > 1 ? "" : "s",
                unit_format_count(buf, c->tokens_optimal));
+    str_append(text, sizeof(text), "token%s, ", unit_s(c->tokens_optimal));
     str_append(text, sizeof(text), "%s each",
                quantity(buf, c->tokens_per_param_optimal));
     if (known(c->params) && known(c->tokens))
@@ -316,10 +321,10 @@ static void law_line(struct out *o, const struct law_answers *c)
     if (known(c->budget_flops)) {
         str_append(text, sizeof(text), "; %s FLOP are best spent ",
                    unit_format_flop(buf, c->budget_flops));
-        str_append(text, sizeof(text), "on %s parameters",
-                   unit_format_count(buf, law->params));
-        str_append(text, sizeof(text), " and %s tokens",
-                   unit_format_count(buf, law->tokens));
+        str_append(text, sizeof(text), "on %s parameter%s",
+                   unit_format_count(buf, law->params), unit_s(law->params));
+        str_append(text, sizeof(text), " and %s token%s",
+                   unit_format_count(buf, law->tokens), unit_s(law->tokens));
     }
     out_paragraph(o, PAINT_NONE, text);
 }
@@ -428,8 +433,9 @@ void text_compute_section(struct out *o, const struct memplan_report *r,
                           const struct law_answers *laws)
 {
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "training on %s tokens",
-               unit_format_count(buf, r->compute.tokens));
+    str_format(text, sizeof(text), "training on %s token%s",
+               unit_format_count(buf, r->compute.tokens),
+               unit_s(r->compute.tokens));
     out_heading(o, text);
     compute_table(o, r);
     law_line(o, laws);
@@ -443,13 +449,14 @@ void text_compute_report(struct out *o, const struct memplan_report *r,
     text[0] = '\0';
     if (r->has_model && r->spec.name[0] != '\0')
         str_format(text, sizeof(text), "%s: ", r->spec.name);
-    str_append(text, sizeof(text), "%s parameters",
-               unit_format_count(buf, c->params));
-    str_append(text, sizeof(text), " on %s tokens",
-               unit_format_count(buf, c->tokens));
+    str_append(text, sizeof(text), "%s parameter%s",
+               unit_format_count(buf, c->params), unit_s(c->params));
+    str_append(text, sizeof(text), " on %s token%s",
+               unit_format_count(buf, c->tokens), unit_s(c->tokens));
     if (known(c->gpu_hours))
-        str_append(text, sizeof(text), " take %s %s-hours",
-                   quantity(buf, c->gpu_hours), r->run.gpu.name);
+        str_append(text, sizeof(text), " take%s %s %s-hours",
+                   c->params > 1 ? "" : "s", quantity(buf, c->gpu_hours),
+                   r->run.gpu.name);
     out_title(o, text);
     compute_table(o, r);
     law_section(o, laws);

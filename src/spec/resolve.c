@@ -8,6 +8,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 #include "data/constants.h"
 
 #include <inttypes.h>
@@ -158,8 +159,8 @@ static void say_files_nodes(struct run *r, uint64_t gpus)
         || setup_said(&r->setup, KEY_GPUS, other) != NULL)
         return;
     resolve_note(r, KEY_GPUS_PER_NODE,
-                 "nodes of %" PRIu64 " GPUs, as in %s (--gpus-per-node)",
-                 r->gpus_per_node, said);
+                 "nodes of %" PRIu64 " GPU%s, as in %s (--gpus-per-node)",
+                 r->gpus_per_node, unit_s((double)r->gpus_per_node), said);
 }
 
 /* Nodes of a launch file that leaves to each of them how many GPUs it has. */
@@ -180,13 +181,14 @@ static void resolve_nodes(struct run *r)
     resolve_count(r, KEY_GPUS, all > out ? all - out : 1);
     if (nodes == 1)
         resolve_assume(r, KEY_GPUS_PER_NODE,
-                       "a node of %" PRIu64 " GPUs (--gpus-per-node, --gpus)",
-                       r->gpus_per_node);
+                       "a node of %" PRIu64 " GPU%s (--gpus-per-node, --gpus)",
+                       r->gpus_per_node, unit_s((double)r->gpus_per_node));
     else
         resolve_assume(r, KEY_GPUS_PER_NODE,
-                       "%" PRIu64 " GPUs on each of %" PRIu64
+                       "%" PRIu64 " GPU%s on each of %" PRIu64
                        " nodes (--gpus-per-node, --gpus)",
-                       r->gpus_per_node, nodes);
+                       r->gpus_per_node, unit_s((double)r->gpus_per_node),
+                       nodes);
 }
 
 /* Bytes per second of a link; one that a GPU has not stays unset. */

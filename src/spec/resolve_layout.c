@@ -6,6 +6,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -58,11 +59,11 @@ static void report_split(const struct run *r, const struct spec *spec,
     uint64_t group = r->tp * r->pp * r->cp;
     if (group > r->gpus) {
         enum setup_key key = r->given[KEY_GPUS] ? KEY_GPUS : KEY_TP;
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64
-                        " needs %" PRIu64 " GPUs, and there are %" PRIu64,
-                        r->tp, r->pp, r->cp, group, r->gpus);
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, key,
+            "tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64 " needs %" PRIu64
+            " GPUs, and there %s %" PRIu64,
+            r->tp, r->pp, r->cp, group, r->gpus == 1 ? "is" : "are", r->gpus);
         diag_hint(e,
                   "use --gpus %" PRIu64 " or a multiple, or less of tp, pp "
                   "and cp",
@@ -78,8 +79,8 @@ static void report_split(const struct run *r, const struct spec *spec,
         }
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, degrees[i].key,
-                        "%" PRIu64 " GPUs cannot be split into %s %" PRIu64,
-                        r->gpus, degrees[i].name, n);
+                        "%" PRIu64 " GPU%s cannot be split into %s %" PRIu64,
+                        r->gpus, unit_s((double)r->gpus), degrees[i].name, n);
         if (before > 1)
             str_append(e->message, sizeof(e->message),
                        " beside a group of %" PRIu64, before);
@@ -124,12 +125,13 @@ static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
     }
     r->dp = r->gpus / group;
     if (r->given[KEY_DP] && r->setup.v[KEY_DP].n != r->dp) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_DP,
-            "dp %" PRIu64 " contradicts the rest: %" PRIu64
-            " GPUs / (tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64
-            ") make dp %" PRIu64,
-            r->setup.v[KEY_DP].n, r->gpus, r->tp, r->pp, r->cp, r->dp);
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_DP,
+                        "dp %" PRIu64 " contradicts the rest: %" PRIu64
+                        " GPU%s / (tp %" PRIu64 " x pp %" PRIu64
+                        " x cp %" PRIu64 ") make%s dp %" PRIu64,
+                        r->setup.v[KEY_DP].n, r->gpus, unit_s((double)r->gpus),
+                        r->tp, r->pp, r->cp, r->gpus == 1 ? "s" : "", r->dp);
         char said[SETUP_SAID_TEXT];
         const bool of_file = setup_said(&r->setup, KEY_DP, said) != NULL;
         diag_hint(e, "%s, or use --gpus %" PRIu64,
@@ -140,9 +142,9 @@ static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
     resolve_count(r, KEY_DP, r->dp);
     if (r->tp > r->gpus_per_node)
         resolve_note(r, KEY_TP,
-                     "tp %" PRIu64 " spans nodes of %" PRIu64 " GPUs: slow "
+                     "tp %" PRIu64 " spans nodes of %" PRIu64 " GPU%s: slow "
                      "(--tp, --gpus-per-node)",
-                     r->tp, r->gpus_per_node);
+                     r->tp, r->gpus_per_node, unit_s((double)r->gpus_per_node));
     return true;
 }
 

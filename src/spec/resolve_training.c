@@ -194,9 +194,9 @@ static void tokens_of_budget(struct run *r, bool sparse)
         r->tokens = (double)resolve_count(r, KEY_TOKENS, whole);
     }
     resolve_assume(r, KEY_TOKENS,
-                   "%s tokens, what the budget pays for at 6 FLOPs a token "
+                   "%s token%s, what the budget pays for at 6 FLOPs a token "
                    "and %sparameter (--tokens)",
-                   unit_format_count(tokens, r->tokens),
+                   unit_format_count(tokens, r->tokens), unit_s(r->tokens),
                    sparse ? "active " : "");
 }
 
@@ -241,8 +241,8 @@ static void resolve_tokens(struct run *r, const struct spec *spec)
     const struct said_part all = { .kind = SAID_QUANTITY, .x = r->tokens };
     if (r->given[KEY_TOKENS_PER_PARAM])
         resolve_assume(r, KEY_TOKENS,
-                       "%s tokens, %s per %sparameter (--tokens)",
-                       unit_format_count(tokens, r->tokens),
+                       "%s token%s, %s per %sparameter (--tokens)",
+                       unit_format_count(tokens, r->tokens), unit_s(r->tokens),
                        unit_format_double(ratio, r->tokens_per_param),
                        sparse ? "active " : "");
     else

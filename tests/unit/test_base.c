@@ -570,6 +570,9 @@ static void test_format_count(void **state)
     assert_string_equal(unit_format_count(buf, -(double)INFINITY), "-inf");
     assert_string_equal(unit_format_count(buf, (double)NAN), "nan");
     assert_string_equal(unit_format_flop(buf, 2.027e22), "2.03e+22");
+    assert_string_equal(unit_s(1), "");
+    assert_string_equal(unit_s(0), "s");
+    assert_string_equal(unit_s(1.5), "s");
 }
 
 static void test_format_grouped(void **state)
