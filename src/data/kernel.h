@@ -69,6 +69,7 @@ struct kernel_speed {
     struct wide_speed efficient_wide; /* in 16 bits */
     double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
+    double link_bytes_s; /* of the GPU that those are of; 0: of a GPU's own */
     const char *source;
     const char *stand_in; /* whose timings a GPU's own row has of what nobody
                              timed on it; NULL: all are its own */

@@ -96,6 +96,14 @@ static struct wire_speed wire_speed(const struct clock *c, enum wire wire,
                                 PCIE_HALF_BYTES };
 }
 
+/* Of the rate that was timed over another link, as much as this one has of it. */
+static double share_of_link(const struct clock *c)
+{
+    const double timed = c->speed->link_bytes_s;
+    const double own = c->run->gpu.intra_node_bytes_s / c->run->link_scale;
+    return timed > 0 && own < timed && !over_pcie(c) ? own / timed : 1;
+}
+
 /* What a link between `local` ranks of a node carries around a ring, of n ranks
  * in all. */
 static double carried_inside(const struct clock *c, enum wire wire,
@@ -104,7 +112,7 @@ static double carried_inside(const struct clock *c, enum wire wire,
     const struct wire_speed w = wire_speed(c, wire, local);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
     const double rate =
-        fmin(w.bytes_s * c->run->link_scale,
+        fmin(w.bytes_s * share_of_link(c) * c->run->link_scale,
              c->run->gpu.intra_node_bytes_s * (turns > 1 ? 1.2 : 1));
     return turns * (n - 1) / n * bytes / rate
            * (1 + sqrt(w.half_bytes / bytes));

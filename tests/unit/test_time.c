@@ -657,6 +657,29 @@ static void test_pcie(void **state)
     }
 }
 
+static double gathered_in(const char *gpu)
+{
+    memplan_report *r = estimate("gpt2", PAIRS("gpu", gpu));
+    const struct clock c = clock_of(r);
+    const double seconds =
+        time_wire(&c, WIRE_ALL_GATHER, (struct ranks){ 8, 1 }, 10e9);
+    memplan_report_free(r);
+    return seconds;
+}
+
+/* A link that was cut carries as much of its rate as the whole one of its: an
+ * H800's 158 GB/s of 200 (deepseek-ai/DeepEP, inside a node). */
+static void test_cut_links(void **state)
+{
+    (void)state;
+    const double h = gathered_in("h800") / gathered_in("h100");
+    const double a = gathered_in("a800") / gathered_in("a100");
+    assert_true(h > 0.999 * 450 / 200 && h < 1.001 * 450 / 200);
+    assert_true(a > 0.999 * 300 / 200 && a < 1.001 * 300 / 200);
+    const double rate = 7.0 / 8 * 10e9 / gathered_in("h800");
+    assert_true(rate > 150e9 && rate < 165e9);
+}
+
 /* A ring over nodes is no faster than its links inside them: of 1e9 bytes (n-1)/n
  * go over each, and more ranks have more steps. */
 static void test_pcie_between_nodes(void **state)
@@ -1282,6 +1305,7 @@ int main(void)
         cmocka_unit_test(test_second_forward_stops),
         cmocka_unit_test(test_tf32_is_no_slower),
         cmocka_unit_test(test_pcie),
+        cmocka_unit_test(test_cut_links),
         cmocka_unit_test(test_pcie_between_nodes),
         cmocka_unit_test(test_late_gathers),
         cmocka_unit_test(test_waits_hide_messages),
