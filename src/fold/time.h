@@ -252,9 +252,17 @@ struct wire_note {
     enum wire wire;
     struct ranks ranks;
     double bytes, seconds;
+    const char *whose; /* a block's, or what is sent once a step */
 };
 struct overlap_note {
     double message, computing, times;
+    const char *whose, *pass;
+};
+/* A block of the busiest rank: how many of them it has in all of its chunks, and
+ * how many of those run again. */
+struct block_note {
+    struct block_time time;
+    double count, again;
 };
 /* Bytes of a rank on their way to or from what is kept beside the GPU, so many
  * times, beside so many seconds. Over the link (TIME_OFFLOAD) one way, `read`;
@@ -276,8 +284,12 @@ struct time_log {
     struct wire_note wire[TIME_LOG_WIRES];
     struct overlap_note overlap[TIME_LOG_OVERLAPS];
     struct copy_note copy[TIME_LOG_COPIES];
+    struct block_note block[BLOCK_MAX];
+    double micros;            /* that go through each of its blocks */
+    const char *whose, *pass; /* of the messages to come */
     unsigned n_kernels, n_wires, n_overlaps, n_copies;
 };
+void time_log_clear(struct time_log *log);
 void time_log_kernel(struct time_log *log, struct kernel_note note);
 /* Once each. */
 void time_log_wire(struct time_log *log, struct wire_note note);

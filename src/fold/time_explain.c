@@ -5,6 +5,7 @@
  * [docs/method.md eq. kernels, eq. collectives, eq. step-time]
  */
 #include "fold/fold.h"
+#include "fold/schedule.h"
 #include "fold/time.h"
 
 #include "base/count.h"
@@ -18,6 +19,14 @@
 enum { HEAVIEST = 8, KERNELS_TEXT = 600 };
 
 /* ---- the log ---- */
+
+void time_log_clear(struct time_log *log)
+{
+    log->n_kernels = log->n_wires = log->n_overlaps = log->n_copies = 0;
+    log->whose = log->pass = "";
+    for (int b = 0; b < BLOCK_MAX; b++)
+        log->block[b].count = log->block[b].again = 0;
+}
 
 void time_log_kernel(struct time_log *log, struct kernel_note note)
 {
@@ -34,6 +43,7 @@ void time_log_wire(struct time_log *log, struct wire_note note)
             && fabs(w->bytes - note.bytes) < 0.5)
             return;
     }
+    note.whose = log->whose;
     if (log->n_wires < TIME_LOG_WIRES)
         log->wire[log->n_wires++] = note;
 }
@@ -43,7 +53,8 @@ void time_log_overlap(struct time_log *log, double message, double computing,
 {
     if (log->n_overlaps < TIME_LOG_OVERLAPS && message > 0 && times > 0)
         log->overlap[log->n_overlaps++] =
-            (struct overlap_note){ message, computing, times };
+            (struct overlap_note){ message, computing, times, log->whose,
+                                   log->pass };
 }
 
 void time_log_copy(struct time_log *log, struct copy_note note)
@@ -182,6 +193,7 @@ static void explain_block(struct explanation *x, const struct clock *clock,
         return;
     }
     top->n = 0;
+    time_log_clear(&h->log);
     struct clock c = *clock;
     c.log = &h->log;
     for (uint32_t i = 0; i < b->op_count; i++) {
@@ -196,6 +208,75 @@ static void explain_block(struct explanation *x, const struct clock *clock,
         explain_op(x, &c, b, &top->row[i]);
 }
 
+/* ---- a block's parts ---- */
+
+/* Seconds of a part in one block, without what runs again. */
+static double part_of(const struct block_time *t, int part)
+{
+    return t->forward.part[part] + t->input.part[part] + t->weight.part[part];
+}
+
+static bool is_message(int part)
+{
+    return part == TIME_TP || part == TIME_CP || part == TIME_EP;
+}
+
+/* ... and of it in what runs again, which is a part of its own. */
+static double again_of(const struct block_time *t, int part)
+{
+    double sum = 0;
+    if (is_message(part))
+        return t->again.part[part];
+    for (int i = 0; part == TIME_AGAIN && i < TIME_PARTS; i++)
+        sum += is_message(i) ? 0 : t->again.part[i];
+    return sum;
+}
+
+/* Messages to experts that run beside another pass are not a sum of blocks'. */
+static bool adds_up(int part, const struct run *run)
+{
+    const bool beside = schedule_is_dual(run) || run->ep_overlap
+                        || run->schedule == SCHED_DUALPIPE_V;
+    return part == TIME_PRODUCTS || part == TIME_ATTENTION
+           || part == TIME_MEMORY || part == TIME_AGAIN || part == TIME_TP
+           || part == TIME_CP || (part == TIME_EP && !beside);
+}
+
+/* What all blocks of a kind have of each part of a step. */
+static void explain_parts(struct explanation *x, const struct block *b,
+                          const struct block_note *n, double micros,
+                          const struct run *run)
+{
+    for (int i = 0; i < TIME_PARTS; i++) {
+        const double once = part_of(&n->time, i);
+        const double again = again_of(&n->time, i);
+        const double all = n->count * once + n->again * again;
+        if (!adds_up(i, run) || !(all > 0))
+            continue;
+        const bool both = once > 0 && n->again * again > 0;
+        const double count = once > 0 ? n->count : n->again;
+        explain_add(
+            x,
+            (struct explain_entry){
+                .section = "time of a step",
+                .name = arena_printf(x->arena, "%s: %s", b->name,
+                                     time_part_label((enum time_part)i)),
+                .unit = "s",
+                .value = micros * all,
+                .formula = both ? "micro-batches * (blocks * seconds in each + "
+                                  "those run again * seconds)"
+                                : "micro-batches * blocks * seconds in each",
+                .numbers = both ? arena_printf(
+                               x->arena, "%.6g * (%.6g * %.6g + %.6g * %.6g)",
+                               micros, n->count, once, n->again, again)
+                                : NUMBERS(x->arena, "# * # * #", micros, count,
+                                          once > 0 ? once : again),
+                .equation = "step-time",
+                .source = "",
+                .depth = 2 });
+    }
+}
+
 /* ---- messages between replicas ---- */
 
 static void explain_wires(struct explanation *x, const struct clock *c,
@@ -207,7 +288,8 @@ static void explain_wires(struct explanation *x, const struct clock *c,
         explain_add(x,
                     (struct explain_entry){
                         .section = "time of a step",
-                        .name = "between replicas",
+                        .name = arena_printf(x->arena, "between replicas: %s",
+                                             log->wire[i].whose),
                         .unit = "s",
                         .value = log->wire[i].seconds,
                         .formula = "the longer of inside and across nodes",
@@ -221,7 +303,9 @@ static void explain_wires(struct explanation *x, const struct clock *c,
         explain_add(x,
                     (struct explain_entry){
                         .section = "time of a step",
-                        .name = "between replicas, what is left",
+                        .name = arena_printf(
+                            x->arena, "between replicas, what is left: %s, %s",
+                            o->whose, o->pass),
                         .unit = "s",
                         .value = o->times * fmax(0, o->message - o->computing),
                         .formula = "times * max(0, message - what hides it)",
@@ -284,12 +368,14 @@ bool fold_time_explain(struct explanation *x, const struct program *p,
     struct time_log *log = ARENA_NEW(x->arena, struct time_log, 1);
     if (log == NULL)
         return false;
-    log->n_kernels = log->n_wires = log->n_overlaps = log->n_copies = 0;
+    time_log_clear(log);
     clock_init(&c, p, run);
-    for (uint32_t b = 0; b < p->n_blocks; b++)
-        explain_block(x, &c, &p->block[b]);
     if (!fold_time_logged(&again, p, run, NULL, x->arena, log))
         return false;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        explain_parts(x, &p->block[b], &log->block[b], log->micros, run);
+        explain_block(x, &c, &p->block[b]);
+    }
     explain_wires(x, &c, log);
     for (unsigned i = 0; i < log->n_copies; i++)
         explain_copy(x, run, &log->copy[i]);

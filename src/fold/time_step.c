@@ -363,19 +363,32 @@ static struct computed computed_of(const struct block_time *t, bool again,
     };
 }
 
+/* Whose messages an explanation says the next ones are. */
+static void tell(const struct clock *c, const char *whose, const char *pass)
+{
+    if (c->log == NULL)
+        return;
+    c->log->whose = whose;
+    c->log->pass = pass;
+}
+
 static void unit_passes(struct time_result *out, const struct step_clock *s,
-                        const struct traffic *t, struct computed beside,
-                        double times)
+                        const struct traffic *t, const char *whose,
+                        struct computed beside, double times)
 {
     const struct run *run = s->c.run;
     const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
     const double back = kept ? 0 : t->gather * t->gathers_back;
     if (t->late) {
+        tell(&s->c, whose, "gathered");
         overlap(out, &s->c, t->gather + back, (struct hiding){ 0, 0 }, times);
+        tell(&s->c, whose, "reduced");
         overlap(out, &s->c, t->reduce, beside.back, times);
         return;
     }
+    tell(&s->c, whose, "forward");
     overlap(out, &s->c, t->gather, beside.forward, times);
+    tell(&s->c, whose, "backward");
     overlap(out, &s->c, back + t->reduce, beside.back, times);
 }
 
@@ -450,7 +463,9 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         struct weights w = { 0 };
         if (n->all[b] == 0)
             continue;
+        const char *name = s->c.p->block[b].name;
         add_weights(&w, &s->states[b]);
+        tell(&s->c, name, "");
         struct traffic t = traffic_of(&s->c, &w);
         limit_fetches(&t, s, b, (double)n->again[b] / n->all[b]);
         const struct computed beside =
@@ -458,9 +473,10 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
         const double all = n->all[b] - (bare ? 1 : 0);
         begun = begun || bare;
-        unit_passes(out, s, &t, beside, m * all);
+        unit_passes(out, s, &t, name, beside, m * all);
         if (bare)
-            unit_passes(out, s, &t, (struct computed){ { 0, 0 }, { 0, 0 } }, m);
+            unit_passes(out, s, &t, "first gather, last reduction",
+                        (struct computed){ { 0, 0 }, { 0, 0 } }, m);
         out->part[TIME_MEMORY] +=
             m * n->all[b] * (t.gathers_back - 1)
             * time_engine_gather(&s->c, w.bytes + w.expert_bytes);
@@ -483,6 +499,7 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
     if (!run->overlap_comm)
         back = none;
     const double size = (double)dtype_size(run->prec.reduce);
+    tell(&s->c, "a stage's weights", "gradients");
     if (run_sharding(run) == SHARDING_NONE) {
         const double t =
             time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, false),
@@ -496,6 +513,7 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
     const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
     overlap(out, &s->c, t.reduce, back, each ? m : 1);
     const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
+    tell(&s->c, "a stage's weights", "gathered");
     overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);
 }
 
@@ -618,6 +636,21 @@ static void average_layer(struct resident *x, const struct step_clock *s,
     x->layer_back = x->back * each * layers[1] / fmax(all[1], 1e-30);
 }
 
+/* For an explanation: of the busiest rank's chunks. */
+static void note_blocks(const struct step_clock *s, const struct counts *n,
+                        double micros)
+{
+    struct time_log *log = s->c.log;
+    if (log == NULL)
+        return;
+    log->micros = micros;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
+        log->block[b].time = s->block[b];
+        log->block[b].count += n->all[b];
+        log->block[b].again += n->again[b];
+    }
+}
+
 /* What the busiest rank does, its replicas, its optimizer, and its host. The
  * seconds of its passes. */
 static double put_rank(struct time_result *out, const struct step_clock *s,
@@ -639,6 +672,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         chunk_of(&k, s, &has, rank,
                  remakes(run) ? schedule_split_share(run, rank, c) : 0);
         put_chunk(out, &k, m);
+        note_blocks(s, &has, m);
         add(&whole.forward, &k.forward, 1);
         add(&whole.input, &k.input, 1);
         add(&whole.weight, &k.weight, 1);

@@ -180,7 +180,7 @@ double time_dispatch(const struct clock *c, struct ranks r, double bytes)
     const double seconds = fmax(near, far) / c->run->scale[SPEED_NETWORK];
     if (c->log != NULL)
         time_log_wire(c->log,
-                      (struct wire_note){ WIRE_A2A, r, bytes, seconds });
+                      (struct wire_note){ WIRE_A2A, r, bytes, seconds, "" });
     return seconds;
 }
 
@@ -204,7 +204,8 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
 {
     const double seconds = wire_seconds(c, wire, r, bytes);
     if (c->log != NULL && seconds > 0)
-        time_log_wire(c->log, (struct wire_note){ wire, r, bytes, seconds });
+        time_log_wire(c->log,
+                      (struct wire_note){ wire, r, bytes, seconds, "" });
     return seconds;
 }
 

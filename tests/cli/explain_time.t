@@ -12,3 +12,7 @@ times * max(0, message - what hides it)
         tokens per step * FLOPs per token / (step time * GPUs * peak)
   step time =
         sum over the parts below
+  layer: matrix products =
+        micro-batches * blocks * seconds in each
+= 1 * 32 *
+between replicas, what is left: layer, forward

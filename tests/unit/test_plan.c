@@ -677,7 +677,8 @@ static void test_explained_messages_add_up(void **state)
         double left = 0;
         assert_true(report_explain(r, &x));
         for (size_t k = 0; k < x.n; k++)
-            if (strcmp(x.entry[k].name, "between replicas, what is left") == 0)
+            if (strncmp(x.entry[k].name, "between replicas, what is left: ", 32)
+                == 0)
                 left += x.entry[k].value;
         some += left > 0;
         near(left + 1, r->time.part[TIME_DP] + 1, 1e-9);
@@ -685,6 +686,39 @@ static void test_explained_messages_add_up(void **state)
         memplan_report_free(r);
     }
     assert_true(some > 0);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Parts of a step are sums over its blocks, each of which is told. */
+static void test_explained_parts_add_up(void **state)
+{
+    (void)state;
+    static const enum time_part parts[] = { TIME_PRODUCTS, TIME_ATTENTION,
+                                            TIME_AGAIN, TIME_TP, TIME_CP };
+    for (size_t i = 0; i < COUNT(layouts); i++) {
+        memplan_report *r = layout(i);
+        struct arena a;
+        arena_init(&a, NULL);
+        struct explanation x = { .arena = &a };
+        assert_true(report_explain(r, &x));
+        for (size_t k = 0; k < COUNT(parts); k++) {
+            char end[64];
+            double sum = 0;
+            str_format(end, sizeof end, ": %s", time_part_label(parts[k]));
+            for (size_t e = 0; e < x.n; e++)
+                if (strncmp(x.entry[e].formula, "micro-batches * ", 16) == 0
+                    && ends_with(x.entry[e].name, end))
+                    sum += x.entry[e].value;
+            near(sum + 1, r->time.part[parts[k]] + 1, 1e-9);
+        }
+        arena_release(&a);
+        memplan_report_free(r);
+    }
 }
 
 static void test_again_is_the_same(void **state)
@@ -975,6 +1009,7 @@ int main(void)
         cmocka_unit_test(test_components_add_up),
         cmocka_unit_test(test_explanation_adds_up),
         cmocka_unit_test(test_explained_messages_add_up),
+        cmocka_unit_test(test_explained_parts_add_up),
         cmocka_unit_test(test_again_is_the_same),
         cmocka_unit_test(test_one_f_one_b),
         cmocka_unit_test(test_gradient_copies),
