@@ -263,6 +263,7 @@ struct overlap_note {
 struct block_note {
     struct block_time time;
     double count, again;
+    double copies; /* seconds in each of what the engine moves in memory */
 };
 /* Bytes of a rank on their way to or from what is kept beside the GPU, so many
  * times, beside so many seconds. Over the link (TIME_OFFLOAD) one way, `read`;

@@ -159,9 +159,16 @@ static const char *op_words(struct arena *a, const struct heavy *h,
     if (h->time.mirrored > 0)
         str_append(text, KERNELS_TEXT,
                    "; of backward beside the products of weights' gradients");
-    if (text[0] == '\0' && h->op->flop_causal > 0 && forward > 0)
+    const double back = sum_pass(&h->time.input) + sum_pass(&h->time.weight);
+    const double flop = h->op->flop_causal;
+    if (text[0] == '\0' && flop > 0 && forward > 0) {
         str_append(text, KERNELS_TEXT, "forward %.3g ms, %.0f TFLOP/s",
-                   forward * 1e3, h->op->flop_causal / forward / 1e12);
+                   forward * 1e3, flop / forward / 1e12);
+        if (back > 0 && h->op->core_attention)
+            str_append(text, KERNELS_TEXT,
+                       "; backward %.3g ms, %.0f TFLOP/s of 2.5 times as many",
+                       back * 1e3, 2.5 * flop / back / 1e12);
+    }
     return arena_copy(a, text, str_of(text).n);
 }
 
@@ -275,6 +282,20 @@ static void explain_parts(struct explanation *x, const struct block *b,
                 .source = "",
                 .depth = 2 });
     }
+    if (n->count > 0 && n->copies > 0)
+        explain_add(
+            x, (struct explain_entry){
+                   .section = "time of a step",
+                   .name = arena_printf(
+                       x->arena, "%s: copies of the engine, in these", b->name),
+                   .unit = "s",
+                   .value = micros * n->count * n->copies,
+                   .formula = "micro-batches * blocks * seconds in each",
+                   .numbers = NUMBERS(x->arena, "# * # * #", micros, n->count,
+                                      n->copies),
+                   .equation = "engine-copies",
+                   .source = "",
+                   .depth = 2 });
 }
 
 /* ---- messages between replicas ---- */

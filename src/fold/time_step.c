@@ -802,6 +802,12 @@ static void find_states(struct step_clock *s, uint32_t b,
         states_of_block(&s->states[b], p, &p->block[b], s->c.run, b != p->head);
 }
 
+static double moved_seconds(const struct block_time *t)
+{
+    return t->forward.part[TIME_MEMORY] + t->input.part[TIME_MEMORY]
+           + t->weight.part[TIME_MEMORY];
+}
+
 bool fold_time_logged(struct time_result *out, const struct program *p,
                       const struct run *run, const struct memory_result *memory,
                       struct arena *a, struct time_log *log)
@@ -816,7 +822,10 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     time_blocks(s.block, &s.c);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         find_states(&s, b, memory == NULL ? NULL : memory->states);
+        const double before = log == NULL ? 0 : moved_seconds(&s.block[b]);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
+        if (log != NULL)
+            log->block[b].copies = moved_seconds(&s.block[b]) - before;
     }
     for (uint32_t b = 0; b < p->n_blocks; b++)
         s.away[b] = 0;

@@ -423,7 +423,10 @@ static void explain_time(struct explanation *x, const struct memplan_report *r)
                    .unit = "s",
                    .value = t->part[i],
                    .formula = time_part_rule((enum time_part)i),
-                   .numbers = "",
+                   .numbers = i == TIME_BUBBLE
+                                  ? NUMBERS(x->arena, "# of # s busy",
+                                            t->bubble, t->part[i] / t->bubble)
+                                  : "",
                    .equation = i < TIME_TP ? "kernels" : "step-time",
                    .source = source == NULL ? t->source : source,
                    .depth = 1 });

@@ -5,6 +5,8 @@ explain llama-7b --gpus 64 --zero 3
 down_proj
 2048 x 4096 x 11008
 TFLOP/s, by products
+TFLOP/s of 2.5 times as many
+layer: copies of the engine, in these
 between replicas
 all-gather of
 times * max(0, message - what hides it)
