@@ -6,6 +6,7 @@
 #include "plan/find.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -192,9 +193,9 @@ static memplan_status init_micro_batch(struct candidates *c, char *held,
     const uint64_t batch = s->v[KEY_GLOBAL_BATCH].n;
     str_format(held, FIND_TEXT,
                "global_batch %" PRIu64 " is held: each of dp %" PRIu64
-               " has %" PRIu64 " sequences a step, micro_batch divides them "
+               " has %" PRIu64 " sequence%s a step, micro_batch divides them "
                "and grad_accum is the rest",
-               batch, dp, batch / dp);
+               batch, dp, batch / dp, unit_s((double)(batch / dp)));
     return list_divisors(c, max_u64(batch / dp, 1), d);
 }
 

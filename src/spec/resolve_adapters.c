@@ -7,6 +7,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 #include "spec/peft_names.h"
 
 #include <inttypes.h>
@@ -581,8 +582,8 @@ static void check_layers(const struct run *r, const struct spec *s,
         if (run_adapts_layer(r, i)) {
             e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LAYERS_TO_TRANSFORM,
                             "layers_to_transform has %" PRIu64
-                            ", and the model %" PRIu64 " layers",
-                            i, s->layers);
+                            ", and the model %" PRIu64 " layer%s",
+                            i, s->layers, unit_s((double)s->layers));
             diag_hint(e, "use 0 to %" PRIu64, s->layers - 1);
             return;
         }
@@ -623,8 +624,8 @@ static void check_open(const struct run *r, const struct spec *s,
     } else if (asked > s->layers) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE_TRAINABLE_LAYERS,
                         "freeze_trainable_layers %" PRIu64
-                        " of a model of %" PRIu64 " layers",
-                        asked, s->layers);
+                        " of a model of %" PRIu64 " layer%s",
+                        asked, s->layers, unit_s((double)s->layers));
         diag_hint(e, "use 0 to %" PRIu64, s->layers);
     } else if (r->pp > 1) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE_TRAINABLE_LAYERS,

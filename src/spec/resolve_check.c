@@ -116,16 +116,17 @@ static void check_dbrx(const struct run *r, const struct spec *s,
 
 /* ---- the model ---- */
 
-/* What does not come out even is answered with what divides the ranks, too. */
+/* What does not come out even is answered with what divides the ranks, too.
+ * `what`: one of them. */
 static void uneven(const struct run *r, struct diag *d, enum setup_key key,
                    uint64_t n, const char *what)
 {
     const uint64_t stage = r->gpus / r->pp;
     const uint64_t ranks = key == KEY_TP ? stage / r->cp : stage;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_CONFLICT, key,
-                    "%" PRIu64 " %s do not split over %s %" PRIu64, n, what,
-                    setup_field(key)->key, r->setup.v[key].n);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, key,
+        "%" PRIu64 " %s%s not split over %s %" PRIu64, n, what,
+        n == 1 ? " does" : "s do", setup_field(key)->key, r->setup.v[key].n);
     resolve_hint_divisors(e, r->given[KEY_GPUS] && ranks > 0 ? gcd_u64(n, ranks)
                                                              : n);
 }
@@ -136,20 +137,20 @@ static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
     if (tp == 1 || spec_is_convnet(s)) /* refused as a whole */
         return;
     if (s->heads % tp != 0) {
-        uneven(r, d, KEY_TP, s->heads, "attention heads");
+        uneven(r, d, KEY_TP, s->heads, "attention head");
         return; /* the rest would say the same again */
     }
     /* Megatron gives several ranks a copy of one key-value head. */
     bool copied =
         s->kv_heads > 0 && tp % s->kv_heads == 0 && resolve_is_megatron(r);
     if (s->kv_heads % tp != 0 && !copied)
-        uneven(r, d, KEY_TP, s->kv_heads, "key-value heads");
+        uneven(r, d, KEY_TP, s->kv_heads, "key-value head");
     if (s->hidden % tp != 0)
-        uneven(r, d, KEY_TP, s->hidden, "hidden channels");
+        uneven(r, d, KEY_TP, s->hidden, "hidden channel");
     if (s->ffn % tp != 0)
-        uneven(r, d, KEY_TP, s->ffn, "feed-forward channels");
+        uneven(r, d, KEY_TP, s->ffn, "feed-forward channel");
     if (s->shared_ffn % tp != 0)
-        uneven(r, d, KEY_TP, s->shared_ffn, "shared-expert channels");
+        uneven(r, d, KEY_TP, s->shared_ffn, "shared-expert channel");
     if (r->vocab % tp == 0 || !resolve_is_megatron(r))
         return;
     memplan_error *e =
@@ -190,11 +191,11 @@ static void check_experts(const struct run *r, const struct spec *s,
                                        r->ep);
         diag_hint(e, "leave ep out");
     } else if (r->ep > 1 && s->experts % r->ep != 0) {
-        uneven(r, d, KEY_EP, s->experts, "experts");
+        uneven(r, d, KEY_EP, s->experts, "expert");
     }
     const uint64_t ffn = s->expert_ffn == 0 ? s->ffn : s->expert_ffn;
     if (ffn % r->etp != 0)
-        uneven(r, d, KEY_ETP, ffn, "expert channels");
+        uneven(r, d, KEY_ETP, ffn, "expert channel");
     if (s->experts > 0)
         check_routing(r, s, d);
 }

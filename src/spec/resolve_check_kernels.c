@@ -4,6 +4,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 #include "data/constants.h"
 
 #include <inttypes.h>
@@ -352,10 +353,10 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
         uint64_t n = r->setup.v[keys[i]].n;
         if (!r->given[keys[i]] || n <= most)
             continue;
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, keys[i],
-                        "%s %" PRIu64 " with %" PRIu64 " layers per stage",
-                        setup_field(keys[i])->key, n, most);
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, keys[i],
+            "%s %" PRIu64 " with %" PRIu64 " layer%s per stage",
+            setup_field(keys[i])->key, n, most, unit_s((double)most));
         diag_hint(e, "use %" PRIu64 " at most", most);
     }
 }

@@ -6,6 +6,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,10 +35,11 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
         sum += s->pipeline_layers[i];
     if (sum == spec_blocks(spec))
         return true;
-    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
-                                   "pipeline_layers adds up to %" PRIu64
-                                   ", the model has %" PRIu64 " layers",
-                                   sum, spec_blocks(spec));
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                    "pipeline_layers adds up to %" PRIu64
+                    ", the model has %" PRIu64 " layer%s",
+                    sum, spec_blocks(spec), unit_s((double)spec_blocks(spec)));
     diag_hint(e, "make the numbers add up to %" PRIu64, spec_blocks(spec));
     return false;
 }
@@ -46,10 +48,10 @@ static bool check_chunks(const struct run *r, uint64_t layers, struct diag *d)
 {
     if (r->vpp <= layers / r->pp)
         return true;
-    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
-                                   "pp %" PRIu64 " x vpp %" PRIu64
-                                   " chunks for %" PRIu64 " layers",
-                                   r->pp, r->vpp, layers);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_VPP,
+        "pp %" PRIu64 " x vpp %" PRIu64 " chunks for %" PRIu64 " layer%s",
+        r->pp, r->vpp, layers, unit_s((double)layers));
     diag_hint(e, "use --vpp %" PRIu64 " or less", layers / r->pp);
     return false;
 }

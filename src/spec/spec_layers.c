@@ -5,6 +5,8 @@
  */
 #include "spec/import.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -160,8 +162,9 @@ static void wrong_length(struct import *im, const struct json *at, uint64_t n,
 {
     memplan_error *e = import_error(
         im, at, MEMPLAN_E_CONFLICT,
-        "'%s' has %" PRIu64 " entries, but there are %" PRIu64 " layers",
-        at->key.p, n, layers);
+        "'%s' has %" PRIu64 " entr%s, but there %s %" PRIu64 " layer%s",
+        at->key.p, n, n == 1 ? "y" : "ies", layers == 1 ? "is" : "are", layers,
+        unit_s((double)layers));
     diag_hint(e, "write one entry a layer, or leave the key out");
 }
 

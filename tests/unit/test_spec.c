@@ -1403,7 +1403,7 @@ static const struct bad {
       "'q_lora_rank' cannot be null", "the class's own 1536" },
     { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
                       "[\"full_attention\"]"),
-      MEMPLAN_E_CONFLICT, 8, "'layer_types' has 1 entries",
+      MEMPLAN_E_CONFLICT, 8, "'layer_types' has 1 entry",
       "one entry a layer" },
     { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
                       "[\"full_attention\", \"linear_attention\"]"),
@@ -1583,7 +1583,7 @@ static const struct bad {
     { WITH(
           "gpt_oss",
           "\"num_key_value_heads\": 4, \"layer_types\":\n[\"full_attention\"]"),
-      MEMPLAN_E_CONFLICT, 8, "has 1 entries", "one entry a layer" },
+      MEMPLAN_E_CONFLICT, 8, "has 1 entry", "one entry a layer" },
     { WITH("mamba", "\"time_step_rank\": \"big\""), MEMPLAN_E_SCHEMA, 7,
       "'time_step_rank' must be a whole number, not a string", "" },
     { WITH("bamba", "\"num_key_value_heads\": 4,\n\"mamba_n_heads\": 8,\n"
@@ -1732,7 +1732,7 @@ static const struct bad {
       "'memplan' must be a number, not a string", "\"memplan\": 1" },
     /* layers apart */
     { WITH("smollm3", "\"no_rope_layers\": [1]"), MEMPLAN_E_CONFLICT, 7,
-      "'no_rope_layers' has 1 entries, but there are 2 layers",
+      "'no_rope_layers' has 1 entry, but there are 2 layers",
       "one entry a layer" },
     { WITH("smollm3", "\"no_rope_layers\": [1, 2]"), MEMPLAN_E_RANGE, 7,
       "is 2, out of range", "" },
@@ -1744,15 +1744,15 @@ static const struct bad {
       MEMPLAN_E_UNSUPPORTED, 7, "attention in both directions is not modelled",
       "" },
     { WITH("gemma3_text", "\"layer_types\": [\"full_attention\"]"),
-      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entries", "" },
+      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entry", "" },
     { WITH("gemma3_text", "\"layer_types\": []"), MEMPLAN_E_CONFLICT, 7,
       "'layer_types' has 0 entries", "" },
     { WITH("llama", "\"layer_types\": [\"full_attention\"]"),
-      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entries, but there are 2",
+      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entry, but there are 2",
       "one entry a layer" },
     { WITH("llama", "\"layer_types\": [\"full_attention\", "
                     "\"full_attention\"],\n\"mlp_layer_types\": [\"dense\"]"),
-      MEMPLAN_E_CONFLICT, 8, "'mlp_layer_types' has 1 entries", "" },
+      MEMPLAN_E_CONFLICT, 8, "'mlp_layer_types' has 1 entry", "" },
     { WITH("llama", "\"layer_types\": \"full_attention\""), MEMPLAN_E_SCHEMA, 7,
       "'layer_types' must be a list of words, not a string", "" },
     { WITH("llama", "\"layer_types\": {}"), MEMPLAN_E_SCHEMA, 7,
@@ -1760,9 +1760,9 @@ static const struct bad {
     { WITH("llama", "\"layer_types\": [1, 1]"), MEMPLAN_E_SCHEMA, 7,
       "'layer_types' must be a list of words, not this", "one word a layer" },
     { WITH("gemma3_text", "\"mlp_layer_types\": [\"dense\"]"),
-      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entries", "" },
+      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entry", "" },
     { WITH("glm4_moe_lite", "\"mlp_layer_types\": [\"dense\"]"),
-      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entries", "" },
+      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entry", "" },
     { WITH("gemma3_text", "\"sliding_window_pattern\": null"),
       MEMPLAN_E_CONFLICT, 7, "'sliding_window_pattern' is null",
       "a number of layers" },
