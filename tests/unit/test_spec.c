@@ -1403,8 +1403,7 @@ static const struct bad {
       "'q_lora_rank' cannot be null", "the class's own 1536" },
     { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
                       "[\"full_attention\"]"),
-      MEMPLAN_E_CONFLICT, 8, "'layer_types' has 1 entry",
-      "one entry a layer" },
+      MEMPLAN_E_CONFLICT, 8, "'layer_types' has 1 entry", "one entry a layer" },
     { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
                       "[\"full_attention\", \"linear_attention\"]"),
       MEMPLAN_E_UNKNOWN, 8,
