@@ -36,6 +36,9 @@ struct json {
     size_t index;      /* position in the parent */
     size_t offset;     /* of the value in the text, in bytes */
     size_t key_offset; /* of the key; 0 when it has none */
+    /* Of YAML: the key's line; that of the same key before, whose value is
+     * gone, or 0. */
+    size_t line, before;
 };
 
 enum { JSON_MAX_DEPTH = 64 };

@@ -33,7 +33,7 @@ struct builder {
     unsigned depth;
     bool has_key;
     struct str key;
-    size_t key_offset;
+    size_t key_offset, key_line, key_before;
 };
 
 /* ---- places ---- */
@@ -115,13 +115,25 @@ static void take_plain(struct json *v)
 
 /* ---- the tree ---- */
 
-static bool same_key_before(const struct builder *b, struct str key)
+/* Takes out the value that has the key already; the line of that, or 0. */
+static size_t drop_before(struct builder *b, struct str key)
 {
-    for (const struct json *v = b->parent->child; v; v = v->next) {
-        if (str_eq(v->key, key))
-            return true;
+    struct json *last = NULL, *v = b->parent->child;
+    while (v != NULL && !str_eq(v->key, key)) {
+        last = v;
+        v = v->next;
     }
-    return false;
+    if (v == NULL)
+        return 0;
+    if (last == NULL)
+        b->parent->child = v->next;
+    else
+        last->next = v->next;
+    if (b->last == v)
+        b->last = last;
+    for (struct json *rest = v->next; rest != NULL; rest = rest->next)
+        rest->index--;
+    return v->line;
 }
 
 static struct json *add_value(struct builder *b, enum json_kind kind,
@@ -138,6 +150,8 @@ static struct json *add_value(struct builder *b, enum json_kind kind,
     if (b->has_key) {
         v->key = b->key;
         v->key_offset = b->key_offset;
+        v->line = b->key_line;
+        v->before = b->key_before;
         b->has_key = false;
     }
     if (b->parent == NULL) {
@@ -168,10 +182,9 @@ static void take_scalar(struct builder *b, const yaml_event_t *event)
     }
     const struct str s = { copy, n };
     if (wants_key(b)) {
-        if (same_key_before(b, s))
-            refuse(b, event->start_mark, MEMPLAN_E_SCHEMA, "a key twice",
-                   "keep one of them");
         b->key = s;
+        b->key_line = event->start_mark.line + 1;
+        b->key_before = drop_before(b, s);
         b->key_offset = offset_of(b, event->start_mark);
         b->has_key = true;
         return;
@@ -286,4 +299,38 @@ struct json *yaml_parse(struct arena *a, const char *text, size_t len,
         diag_hint(e, "write 'key: value'");
     }
     return d->status == MEMPLAN_OK ? b.root : NULL;
+}
+
+const struct json *yaml_next_again(struct yaml_walk *w, const struct json *root)
+{
+    const struct json *v = root;
+    if (w->depth > 0)
+        v = w->at[w->depth - 1];
+    do {
+        if (v->child != NULL && w->depth <= JSON_MAX_DEPTH) {
+            w->at[w->depth++] = v = v->child;
+            continue;
+        }
+        while (w->depth > 0 && w->at[w->depth - 1]->next == NULL)
+            w->depth--;
+        if (w->depth == 0)
+            return NULL;
+        w->at[w->depth - 1] = v = w->at[w->depth - 1]->next;
+    } while (v->before == 0);
+    return v;
+}
+
+void yaml_refuse_again(const struct json *root, const char *text, size_t len,
+                       struct diag *d)
+{
+    struct yaml_walk w = { .depth = 0 };
+    const struct json *v;
+    while ((v = yaml_next_again(&w, root)) != NULL) {
+        memplan_error *e = diag_add(d, MEMPLAN_E_SCHEMA, "a key twice");
+        json_place(e, text, len, v->key_offset);
+        diag_hint(e,
+                  "keep one of them: its program refuses the file; the first "
+                  "is on line %zu",
+                  v->before);
+    }
 }

@@ -587,12 +587,14 @@ static void path_of(const struct json *value, const struct json *root,
 {
     const struct json *step[JSON_MAX_DEPTH];
     size_t n = 0;
-    for (; value != root && n < JSON_MAX_DEPTH; value = value->parent)
+    for (; value != NULL && value != root && n < JSON_MAX_DEPTH;
+         value = value->parent)
         step[n++] = value;
     path[0] = '\0';
     while (n-- > 0)
-        str_append(path, CONFIG_PATH_MAX, "%s%.*s", path[0] ? "." : "",
-                   (int)step[n]->key.n, step[n]->key.p);
+        str_append(path, CONFIG_PATH_MAX, "%s%.*s",
+                   path[0] && step[n]->key.n ? "." : "", (int)step[n]->key.n,
+                   step[n]->key.p);
 }
 
 static void walk_all(struct walk *w)
@@ -625,6 +627,21 @@ static void note_launches(struct config *c)
                     of.n, of.line[0], of.line[1]);
 }
 
+/* What YAML says twice, which PyYAML takes the last of. */
+static void note_again(struct config *c)
+{
+    struct yaml_walk w = { .depth = 0 };
+    const struct json *v;
+    while ((v = yaml_next_again(&w, c->root)) != NULL) {
+        char path[CONFIG_PATH_MAX], shown[CONFIG_PATH_MAX];
+        path_of(v, c->root, path);
+        config_note(c,
+                    "%s is there twice, on lines %zu and %zu: the last is "
+                    "taken, as by its program",
+                    config_shown(c, path, shown), v->before, v->line);
+    }
+}
+
 memplan_status config_read(struct config *c)
 {
     if (c->root->kind != JSON_OBJECT) {
@@ -651,6 +668,7 @@ memplan_status config_read(struct config *c)
                                   "not set" },
     };
     note_launches(c);
+    note_again(c);
     walk_all(&w);
     if (c->table->together != NULL)
         c->table->together(c);

@@ -365,6 +365,12 @@ static void follow(struct json *root)
 static struct json *flags_of_sections(struct script *s, struct json *root)
 {
     struct json *v = root->child;
+    /* NeMo and Megatron-Bridge read by OmegaConf, Megatron-LM by PyYAML */
+    if (json_member(root, "language_model") == NULL
+        && json_member(root, "model_parallel") == NULL)
+        yaml_refuse_again(root, s->text, s->len, s->diag);
+    if (s->diag->status != MEMPLAN_OK)
+        return NULL;
     s->root = new_value(s, (struct str){ "", 0 });
     if (s->root == NULL)
         return NULL;
@@ -398,6 +404,9 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
             flag->text = v->text;
             flag->offset = v->offset;
             flag->child = v->child;
+            flag->key_offset = v->key_offset;
+            flag->line = v->line;
+            flag->before = v->before;
         }
         v = next;
     }

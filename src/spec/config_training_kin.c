@@ -7,6 +7,7 @@
 #include "spec/peft_names.h"
 
 #include "base/unit.h"
+#include "json/yaml.h"
 
 #include <string.h>
 
@@ -587,6 +588,8 @@ static void plugins(struct config *c)
 void config_kin(struct config *c)
 {
     const enum kin kin = kin_of(c);
+    if (kin == KIN_FACTORY) /* which reads by OmegaConf */
+        yaml_refuse_again(c->root, c->text, c->len, c->d);
     adapters(c, kin);
     recompute(c, kin);
     open_rlhf(c);

@@ -2085,7 +2085,6 @@ static void test_yaml_refused(void **state)
         size_t line;
     } bad[] = {
         { "", "an empty file", MEMPLAN_E_SYNTAX, 0 },
-        { "a: 1\na: 2\n", "a key twice", MEMPLAN_E_SCHEMA, 2 },
         { "a: &x 1\nb: *x\n", "anchors and tags are not read",
           MEMPLAN_E_UNSUPPORTED, 1 },
         { "a: !!int 1\n", "anchors and tags are not read",
