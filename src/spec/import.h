@@ -202,6 +202,9 @@ const char *import_text_type(const struct import *im);
 /* Of a whole's type, what to call its text part; NULL: no whole. */
 const char *import_whole_text(const char *type);
 bool import_is_llava(const struct import *im);
+/* Of two flags, the text part's and the whole's, the head is tied by that which
+ * the whole's class looks at. */
+void import_tie_by_whole(struct import *im);
 /* The file has an object for each part. */
 bool import_has_parts(const struct import *im);
 /* After *out is the text part's. */

@@ -303,22 +303,10 @@ static void check_ssm(struct import *im)
     diag_hint(e, "use one of %s", list);
 }
 
-/* A whole says it where its text part does not. */
-static void tie_by_whole(struct import *im)
-{
-    const struct json *at = json_member(im->root, "tie_word_embeddings");
-    struct value *tied = &im->v[F_TIED];
-    if (im->object == im->root || tied->at || im->keys[F_TIED][0] == '\0' || !at
-        || at->kind != JSON_BOOL)
-        return;
-    tied->at = at;
-    tied->n = at->truth;
-}
-
 static void settle(struct import *im)
 {
     struct value *v = im->v;
-    tie_by_whole(im);
+    import_tie_by_whole(im);
     import_fix_family(im);
     import_class(im);
     check_latent(im);

@@ -35,35 +35,41 @@ static const struct whole {
     const char *text, *vision;
     enum joint joint;
     enum part usual;
-    bool flat;        /* files may have the text's keys at their top */
+    bool flat; /* files may have the text's keys at their top */
+    /* whose tie_word_embeddings ties the head; of TIES_TOP what it is there by
+     * default */
+    enum { TIES_NONE, TIES_TEXT, TIES_TOP, TIES_EITHER } ties;
+    bool tied;
     const char *tell; /* a key of its files that no other's have; or NULL */
 } wholes[] = {
     { "gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
-      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT, false,
+      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT, false, TIES_TOP, true,
       "mm_tokens_per_image" },
     { "llama4", "Llama4ForConditionalGeneration", "llama4_text",
-      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT, false, NULL },
+      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT, false, TIES_TEXT, false,
+      NULL },
     { "llava", "LlavaForConditionalGeneration", "llava_text",
-      "clip_vision_model", JOINT_LLAVA, PART_TEXT, false,
+      "clip_vision_model", JOINT_LLAVA, PART_TEXT, false, TIES_EITHER, false,
       "projector_hidden_act" },
     { "clip", "CLIPModel", "clip_text_model", "clip_vision_model", JOINT_CLIP,
-      PART_ALL, true, "logit_scale_init_value" },
+      PART_ALL, true, TIES_NONE, false, "logit_scale_init_value" },
     { "qwen2_vl", "Qwen2VLForConditionalGeneration", "qwen2_vl_text",
-      "qwen2_vl_vision", JOINT_QWEN, PART_TEXT, true,
+      "qwen2_vl_vision", JOINT_QWEN, PART_TEXT, true, TIES_EITHER, false,
       "vision_config.embed_dim" },
     { "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl_text",
-      "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true,
+      "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true, TIES_EITHER, false,
       "vision_config.fullatt_block_indexes" },
     { "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text",
-      "qwen3_vl_moe_vision", JOINT_QWEN, PART_TEXT, false,
+      "qwen3_vl_moe_vision", JOINT_QWEN, PART_TEXT, false, TIES_TOP, false,
       "text_config.num_experts" },
     { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
-      "qwen3_vl_vision", JOINT_QWEN, PART_TEXT, false,
+      "qwen3_vl_vision", JOINT_QWEN, PART_TEXT, false, TIES_TOP, false,
       "vision_config.deepstack_visual_indexes" },
     { "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text",
-      "qwen3_5_moe_vision", JOINT_QWEN, PART_TEXT, false, NULL },
+      "qwen3_5_moe_vision", JOINT_QWEN, PART_TEXT, false, TIES_TOP, false,
+      NULL },
     { "qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text",
-      "qwen3_5_vision", JOINT_QWEN, PART_TEXT, false,
+      "qwen3_5_vision", JOINT_QWEN, PART_TEXT, false, TIES_TOP, false,
       "text_config.linear_num_value_heads" },
 };
 
@@ -158,6 +164,44 @@ const char *import_text_type(const struct import *im)
 {
     const struct whole *whole = whole_of(im);
     return whole != NULL ? whole->text : NULL;
+}
+
+/* True, false, or NULL. */
+static const struct json *tie_flag(const struct json *object)
+{
+    const struct json *at = json_member(object, "tie_word_embeddings");
+    return at && at->kind == JSON_BOOL ? at : NULL;
+}
+
+void import_tie_by_whole(struct import *im)
+{
+    struct value *tied = &im->v[F_TIED];
+    const struct whole *whole = whole_of(im);
+    const struct json *own = tie_flag(im->object), *top = tie_flag(im->root);
+    if (im->object == im->root || im->keys[F_TIED][0] == '\0' || tied->bad)
+        return;
+    const bool usual =
+        im->absent[F_TIED].how == HOW_VALUE && im->absent[F_TIED].n != 0;
+    switch (whole != NULL ? whole->ties : TIES_NONE) {
+    case TIES_NONE:
+        if (!tied->at && top) {
+            tied->at = top;
+            tied->n = top->truth;
+        }
+        return;
+    case TIES_TEXT:
+        tied->at = own;
+        tied->n = own ? own->truth : usual;
+        return;
+    case TIES_TOP:
+        tied->at = top;
+        tied->n = top ? top->truth : whole->tied;
+        return;
+    case TIES_EITHER:
+        tied->at = top && (top->truth || !own) ? top : own;
+        tied->n = (own ? own->truth : usual) || (top && top->truth);
+        return;
+    }
 }
 
 bool import_is_llava(const struct import *im)
@@ -354,7 +398,8 @@ static size_t llava_keys(const struct spec *all, struct whole_key *out)
     return 4;
 }
 
-static void note_whole(struct import *im, struct spec *all, struct arena *a)
+static void note_whole(struct import *im, const struct whole *whole,
+                       struct spec *all, struct arena *a)
 {
     struct whole_key keys[WHOLE_KEYS];
     size_t n = 0;
@@ -370,6 +415,9 @@ static void note_whole(struct import *im, struct spec *all, struct arena *a)
     case JOINT_QWEN:
     case JOINT_NONE: break;
     }
+    if (whole->ties == TIES_TOP)
+        say_word(&keys[n++], "tie_word_embeddings",
+                 all->tied ? "true" : "false");
     import_whole_notes(im, all, keys, n, a);
 }
 
@@ -504,7 +552,7 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
     all->vision = vision;
     all->model_type = whole->type;
     join(im, whole, all);
-    note_whole(im, all, a);
+    note_whole(im, whole, all, a);
     parts->part[PART_ALL] = all;
     parts->usual = whole->usual;
     if (whole->usual == PART_ALL)

@@ -105,6 +105,28 @@ def qwen3_5():
         yield kind(name, text_config=text, vision_config=tower, tie_word_embeddings=True)
 
 
+def ties():
+    """Two flags that disagree, or one that is not there."""
+    siglip, clip = kind("siglip_vision_model", **VISION), kind("clip_vision_model", **VISION)
+    towers = dict(depth=2, num_heads=6, hidden_size=72, out_hidden_size=96, intermediate_size=112)
+    llama4 = dict(model_type="llama4_vision_model", **{**VISION, "intermediate_size": 288},
+                  projector_input_dim=88, projector_output_dim=88, vision_output_dim=88)
+    text = {**TEXT, "num_key_value_heads": 2}
+    of = {"gemma3": (dict(kind("gemma3_text", **text), head_dim=24), siglip),
+          "llama4": (kind("llama4_text", **text, head_dim=24, num_local_experts=4, intermediate_size_mlp=304), llama4),
+          "llava": (kind("llama", **text), clip),
+          "qwen2_vl": (kind("qwen2_vl_text", **text), dict(embed_dim=72, depth=2, num_heads=6, hidden_size=96, mlp_ratio=2)),
+          "qwen2_5_vl": (kind("qwen2_5_vl_text", **text), towers | {"out_hidden_size": 96}),
+          "qwen3_vl": (kind("qwen3_vl_text", **text, head_dim=24), {**towers, "deepstack_visual_indexes": [0]}),
+          "qwen3_5": (kind("qwen3_5_text", **text, head_dim=24), towers)}
+    for name, (words, tower) in of.items():
+        more = dict(mm_tokens_per_image=4) if name == "gemma3" else {}
+        for own, top in ((True, None), (True, False), (False, None), (False, True), (None, True), (None, False)):
+            here = {} if top is None else dict(tie_word_embeddings=top)
+            there = {} if own is None else dict(tie_word_embeddings=own)
+            yield kind(name, **more, text_config={**words, **there}, vision_config=tower, **here)
+
+
 def size(module):
     return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
 
@@ -127,8 +149,8 @@ def count(settings):
         else:
             text = transformers.AutoModelForCausalLM.from_config(config.text_config)
     model.tie_weights()
-    tied = getattr(config, "tie_word_embeddings", False)
-    if settings["model_type"] != "clip" and tied:
+    tied = settings["model_type"] != "clip" and model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    if tied:
         text.lm_head.weight = text.get_input_embeddings().weight
     elif settings["model_type"] != "clip":
         text.lm_head.weight = torch.nn.Parameter(text.lm_head.weight.clone())
@@ -136,4 +158,4 @@ def count(settings):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen(), *qwen3(), *qwen3_5())))
+    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen(), *qwen3(), *qwen3_5(), *ties())))
