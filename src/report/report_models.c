@@ -269,6 +269,9 @@ static void write_people(struct out *o, const struct memplan_model *m)
         str_format(text, sizeof(text), "source: %s", m->spec.source);
         out_paragraph(o, PAINT_NONE, text);
     }
+    char part[PART_TEXT_MAX];
+    if (spec_says_part(&m->spec, part))
+        out_paragraph(o, PAINT_NONE, part);
     out_heading(o, "shapes");
     table_write(o, two, 2, fill_shapes, m);
     out_heading(o, "parameters by kind");
@@ -353,6 +356,10 @@ static void write_json(struct out *o, const struct memplan_model *m)
     struct visitor *v = &json.base;
     v->begin(v, NULL, false);
     visit_head(v, &m->spec, m->params.total);
+    visit_text(v, "part",
+               m->spec.parts != NULL || m->spec.text_of != NULL
+                   ? part_name(m->spec.part)
+                   : NULL);
     visit_rows(v, count_rows, ROW_COUNT(count_rows), &m->params);
     visit_rows(v, shape_rows, ROW_COUNT(shape_rows), &m->spec);
     v->begin(v, "groups", false);

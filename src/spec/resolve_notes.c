@@ -174,10 +174,9 @@ static void say_layers(struct run *r, const struct spec *spec)
                        "no autocast, as other models have here: the norms of "
                        "its scan would be in 32 bits, which the kernel refuses "
                        "(--precision)");
-    if (spec->parts != NULL && spec->part == PART_TEXT)
-        resolve_note(r, KEY_COUNT,
-                     "the text part alone, of a file that has a vision part "
-                     "too (--part)");
+    char part[PART_TEXT_MAX];
+    if (spec_says_part(spec, part))
+        resolve_note(r, KEY_COUNT, "%s", part);
     if (spec->image_tokens > 0)
         say_images(r, spec);
     if (spec->vision == NULL

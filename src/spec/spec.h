@@ -537,6 +537,8 @@ struct spec {
     enum part part;
     const struct spec_parts
         *parts;                /* of the file; NULL: it describes one model */
+    const char *text_of;       /* what the file says it is, of whose text part
+                                  this is read; NULL: all of it is */
     const struct spec *vision; /* PART_ALL: the layers before these; or NULL */
     enum joint joint;          /* between them */
     uint64_t joint_width;      /* of CLIP's two products; 0 */
@@ -632,6 +634,10 @@ const char *family_name(enum family family);
 /* "text"; the part of that name, PART_COUNT when none has it. (spec_parts.c) */
 const char *part_name(enum part part);
 enum part part_find(const char *name);
+
+/* Whether more is in the file than this part; a line that says so. */
+enum { PART_TEXT_MAX = 160 };
+bool spec_says_part(const struct spec *spec, char text[PART_TEXT_MAX]);
 
 /* ---- catalogue of embedded models (src/data/models.c, generated) ---- */
 

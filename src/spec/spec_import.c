@@ -420,9 +420,12 @@ memplan_status spec_import(struct spec *out, const struct spec_text *in,
     import_head(out, &im, in->name, a);
     if (import_choose_family(&im)) {
         import_object(&im, out, a);
+        if (im.object != root)
+            out->text_of = import_text(&im, "model_type", a);
         import_parts(&im, out, a);
     }
-    if (!out->name || !out->source || !out->model_type)
+    if (!out->name || !out->source || !out->model_type
+        || (im.object != root && !out->text_of))
         return diag_nomem(d);
     return d->status;
 }

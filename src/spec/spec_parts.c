@@ -26,6 +26,21 @@ enum part part_find(const char *name)
     return (enum part)i;
 }
 
+bool spec_says_part(const struct spec *spec, char text[PART_TEXT_MAX])
+{
+    if (spec->part != PART_TEXT)
+        return false;
+    if (spec->parts != NULL)
+        str_format(text, PART_TEXT_MAX,
+                   "the text part alone, of a file that has a vision part too "
+                   "(--part)");
+    else if (spec->text_of != NULL)
+        str_format(text, PART_TEXT_MAX,
+                   "the text part alone: nothing else of a '%.60s' is read",
+                   spec->text_of[0] != '\0' ? spec->text_of : "whole file");
+    return spec->parts != NULL || spec->text_of != NULL;
+}
+
 /* ---- which objects ---- */
 
 /* What the parts are where they do not say it themselves: a whole's class has
