@@ -35,6 +35,7 @@ enum how {
     HOW_TIMES,        /* n of field a */
     HOW_PRODUCT,      /* field a times field b */
     HOW_RATIO,        /* field a over field b, which must divide it */
+    HOW_FLOOR,        /* field a over field b, rounded down */
     HOW_CEIL,         /* field a over n, rounded up */
     HOW_RATIO_UNLESS, /* the same; 0 where field n is above 0 */
     HOW_PICK,         /* n where field a is true, else m */

@@ -52,6 +52,10 @@
     {                                                                          \
         .how = HOW_CEIL, .a = F_##a_, .n = (n_)                                \
     }
+#define FLOOR(a_, b_)                                                          \
+    {                                                                          \
+        .how = HOW_FLOOR, .a = F_##a_, .b = F_##b_                             \
+    }
 #define RATIO_UNLESS(a_, b_, n_)                                               \
     {                                                                          \
         .how = HOW_RATIO_UNLESS, .a = F_##a_, .b = F_##b_, .n = F_##n_         \
@@ -404,6 +408,7 @@ static bool uses_bad(const struct import *im, const struct fallback *f)
     case HOW_PICK: return im->v[f->a].bad;
     case HOW_PRODUCT:
     case HOW_RATIO:
+    case HOW_FLOOR:
     case HOW_ONE_IF: return im->v[f->a].bad || im->v[f->b].bad;
     case HOW_RATIO_UNLESS:
     case HOW_FIELD_IF:
@@ -432,6 +437,7 @@ static void fall_back(struct import *im, enum field_id id,
     case HOW_TIMES: v->n = a->n * f->n; break;
     case HOW_PRODUCT: v->n = a->n * b->n; break;
     case HOW_RATIO: ratio(im, id, f); break;
+    case HOW_FLOOR: v->n = a->n / b->n; break;
     case HOW_CEIL: v->n = a->n / f->n + (a->n % f->n != 0); break;
     case HOW_RATIO_UNLESS:
         if (im->v[f->n].n == 0)

@@ -32,6 +32,7 @@ static void why_of(const struct import *im, enum field_id id, char *buf,
     case HOW_PRODUCT: str_format(buf, size, "%s x %s", a, b); return;
     case HOW_RATIO:
     case HOW_RATIO_UNLESS: str_format(buf, size, "%s / %s", a, b); return;
+    case HOW_FLOOR: str_format(buf, size, "floor(%s / %s)", a, b); return;
     case HOW_CEIL: str_format(buf, size, "ceil(%s / %u)", a, f->n); return;
     case HOW_PICK:
     case HOW_FIELD_IF:

@@ -131,6 +131,8 @@ def silent():
         yield {k: v for k, v in families.FAMILIES[name][0](WIDE).items() if k != "num_key_value_heads"}
     small = families.SHAPES["small"]
     yield {k: v for k, v in families.FAMILIES["glm4_moe"][0](small).items() if k != "head_dim"}
+    yield {**{k: v for k, v in families.FAMILIES["glm4_moe"][0](small).items() if k != "head_dim"}, "num_attention_heads": 7,
+           "num_key_value_heads": 1}  # 96 / 7, as the class's own 4096 / 96, rounded down
     yield {**families.FAMILIES["deepseek_v2"][0](small), "mlp_bias": True}
     yield {k: v for k, v in families.FAMILIES["roberta"][0](small).items() if k != "max_position_embeddings"}
     for base in (BART, WHISPER):  # the encoder's depth and heads under the names that decoders have
