@@ -18,6 +18,17 @@ static memplan_error *conflict(struct diag *d, enum setup_key key,
 
 /* ---- kernels ---- */
 
+/* Nemotron-H's list of layers may have attention and MLPs alone. */
+static bool scans(const struct spec *s)
+{
+    uint64_t i = 0;
+    while (i < s->layers
+           && (pattern_has(&s->attends, i)
+               || (s->lone_parts && !pattern_has(&s->mixes, i))))
+        i++;
+    return s->heads == 0 || i < s->layers;
+}
+
 /* causal-conv1d 1.6, csrc/causal_conv1d.cpp; mamba_ssm 2.3, csrc/
  * selective_scan/selective_scan.cpp and ops/triton/ssd_combined.py; fla 0.5,
  * ops/common/chunk_delta_h.py. */
@@ -91,6 +102,8 @@ static void check_adapters(const struct run *r, const struct spec *s,
                         dtype_name(r->base_dtype), s->model_type);
         diag_hint(e, "use --base-dtype bf16");
     }
+    if (!scans(s))
+        return;
     if (s->heads > 0 && s->mixer != MIX_MAMBA2) /* MIX_CONV: modules all */
         return;
     const bool out =
@@ -142,7 +155,7 @@ void resolve_check_mixers(const struct run *r, const struct spec *s,
     if (s->mixer == MIX_ATTENTION || !run_is_hf(r))
         return;
     check_loss(r, s, d);
-    if (r->ssm_kernel == SSM_KERNEL_FUSED) {
+    if (r->ssm_kernel == SSM_KERNEL_FUSED && scans(s)) {
         check_kernels(s, d);
         check_types(r, s, d);
     }
