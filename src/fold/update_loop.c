@@ -39,12 +39,23 @@ static unsigned temporaries(enum optimizer o)
     return 0;
 }
 
+/* Emerging Optimizers' Lion, in Megatron Core: one kernel makes a tensor's
+ * update, while the last one's has its name (scalar_optimizers/base.py, lion.py). */
+static bool is_compiled(const struct run *run)
+{
+    return run->optimizer == OPT_LION
+           && (run->engine == ENGINE_MEGATRON
+               || run->engine == ENGINE_MEGATRON_FSDP);
+}
+
 /* `denom`, `std`, `avg` of torch/optim name the last tensor's until they name
  * the next one's; so does `norm_grad` of galore_torch and apollo_torch, beside
  * `denom`. */
-static unsigned named_before(enum optimizer o)
+static unsigned named_before(const struct run *run)
 {
-    switch (o) {
+    if (is_compiled(run))
+        return 1;
+    switch (run->optimizer) {
     case OPT_ADAMW:
     case OPT_MUON:
     case OPT_ADAGRAD:
@@ -86,7 +97,7 @@ unsigned update_temporaries(const struct run *run, uint64_t size)
 {
     if (run->optimizer == OPT_ADAFACTOR && size < dtype_size(DT_FP32))
         return (unsigned)(4 * dtype_size(DT_FP32) / size);
-    return temporaries(run->optimizer);
+    return is_compiled(run) ? 1 : temporaries(run->optimizer);
 }
 
 bool update_is_muon(const struct run *run, const struct tensor *t)
@@ -125,8 +136,8 @@ static void loop_take(struct update_loop *l, const struct run *run,
         return;
     }
     if (has_own_loop(run, t)) { /* of one size, all but all of them */
-        const unsigned all = update_temporaries(run, update_size(run))
-                             + named_before(run->optimizer);
+        const unsigned all =
+            update_temporaries(run, update_size(run)) + named_before(run);
         l->most = max_u64(l->most, all * t->elems);
         l->elems += t->elems;
         return;
@@ -167,7 +178,7 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
         return;
     /* what is named goes as each temporary takes its name */
     const unsigned made = update_temporaries(run, update_size(run));
-    const unsigned named = named_before(run->optimizer);
+    const unsigned named = named_before(run);
     uint64_t meet = made * next->first + min_u64(named, 1) * sum->last;
     if (named > 1)
         meet = max_u64(meet, next->first + named * sum->last);

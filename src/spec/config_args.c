@@ -308,6 +308,10 @@ static const char *name_in_section(struct script *s, const struct json *root,
         return v->key.p;
     if (str_is(v->key, "name") && str_is(v->parent->key, "optim"))
         return "optim_name";
+    if (str_is(v->key, "num_layers_in_first_pipeline_stage"))
+        return "decoder_first_pipeline_num_layers";
+    if (str_is(v->key, "num_layers_in_last_pipeline_stage"))
+        return "decoder_last_pipeline_num_layers";
     if (!str_is(v->parent->key, "peft"))
         return v->key.p;
     const char *name = arena_printf(s->arena, "peft_%s", v->key.p);

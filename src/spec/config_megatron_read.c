@@ -528,7 +528,8 @@ static void kernels(struct config *c)
         config_set(c, c->root, KEY_GROUPED_GEMM,
                    config_flag_given(c, "moe_grouped_gemm") ? "true" : "false");
     balance(c);
-    if (config_flag_count(c, "make_vocab_size_divisible_by") > 0) {
+    if (config_flag_count(c, "make_vocab_size_divisible_by") > 0
+        && !config_flag_given(c, "no_pad_vocab_size")) {
         const uint64_t tp = config_flag_number(c, "tensor_model_parallel_size");
         config_flag_set(c, "make_vocab_size_divisible_by", KEY_VOCAB_MULTIPLE,
                         config_flag_count(c, "make_vocab_size_divisible_by")

@@ -374,6 +374,10 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_SGD:
     case OPT_MOMENTUM: /* LitGPT says nothing, so that PyTorch chooses */
         return run_is_litgpt(r) ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
+    case OPT_LION: /* of Emerging Optimizers, in Megatron Core */
+        return r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
+                   ? OPTIMPL_LOOP
+                   : OPTIMPL_FUSED;
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:
@@ -383,7 +387,6 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_ADAM8BIT: /* bitsandbytes, DeepSpeed, torchao: own kernels */
     case OPT_PAGED_ADAM8BIT:
     case OPT_PAGED_ADAMW:
-    case OPT_LION:
     case OPT_LION8BIT:
     case OPT_GALORE8BIT:
     case OPT_LAMB:
