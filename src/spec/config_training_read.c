@@ -141,7 +141,19 @@ void config_both_recompute(struct config *c, const struct json *at)
     diag_hint(config_bad(c, at, MEMPLAN_E_CONFLICT,
                          "both gradient_checkpointing and FSDP's own "
                          "activation_checkpointing are true"),
-              "keep FSDP's: the Trainer refuses both");
+              config_at(c, "base_model") != NULL
+                  ? "keep FSDP's: the Trainer refuses both, of Axolotl's own "
+                    "examples too"
+                  : "keep FSDP's: the Trainer refuses both");
+}
+
+/* Axolotl tells the Trainer of no checkpoints where activations are offloaded
+ * (core/builders/base.py, _configure_gradient_checkpointing). */
+static bool hides_checkpoints(const struct config *c)
+{
+    const struct json *to = config_at(c, "activation_offloading");
+    return config_at(c, "base_model") != NULL && to != NULL
+           && !entry_is(to, "false") && !entry_is(to, "hidden_states");
 }
 
 static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
@@ -174,8 +186,9 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     if (!entry_is(again, "true"))
         return HOLD_FSDP;
     config_set(c, again, KEY_RECOMPUTE, "full");
-    if (config_is_true(c, "gradient_checkpointing")
-        || config_is_true(c, "activation_checkpointing"))
+    if ((config_is_true(c, "gradient_checkpointing")
+         || config_is_true(c, "activation_checkpointing"))
+        && !hides_checkpoints(c))
         config_both_recompute(c, again);
     return HOLD_FSDP;
 }
