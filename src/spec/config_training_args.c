@@ -226,7 +226,7 @@ static const struct config_row rows[] = {
     /* how the weights are loaded */
     LATER_OF("torch_dtype", LOADED),
     LATER_OF("dtype", LOADED),
-    ONLY("pure_bf16", "false"),
+    LATER_BOOL("pure_bf16"),
     QUIET("lora_alpha"),
     SHAPE("model_name_or_path"),
     SHAPE("model_type"),

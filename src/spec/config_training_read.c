@@ -293,6 +293,30 @@ void config_hf_precision(struct config *c, enum config_holder holder,
         config_set(c, c->root, KEY_REDUCE_DTYPE, mixed);
 }
 
+/* LLaMA-Factory's word for weights and adapters that stay in 16 bits, without
+ * autocast; under FSDP's mixed precision Accelerate makes them 32-bit all the
+ * same. [hparams/parser.py; model/adapter.py, init_adapter] */
+static bool is_pure(struct config *c, enum config_holder h, bool bf16)
+{
+    const struct json *pure = config_at(c, "pure_bf16");
+    if (!config_is_true(c, "pure_bf16"))
+        return false;
+    if (h == HOLD_DEEPSPEED) {
+        config_note(c, "pure_bf16 beside DeepSpeed is not modelled: false is "
+                       "assumed; with ZeRO-3 LLaMA-Factory refuses it");
+        return false;
+    }
+    if (h == HOLD_FSDP && bf16) {
+        config_note(c, "pure_bf16 beside bf16: FSDP makes what is trained "
+                       "32-bit all the same");
+        return false;
+    }
+    config_set(c, pure, KEY_PRECISION, "bf16");
+    if (c->s->set[KEY_LORA_RANK])
+        config_set(c, pure, KEY_LORA_DTYPE, "bf16");
+    return true;
+}
+
 static void precision(struct config *c, enum config_holder h)
 {
     const struct json *word = config_at(c, "bf16");
@@ -314,6 +338,8 @@ static void precision(struct config *c, enum config_holder h)
     c->s->line_mixed = mixed != NULL;
     const bool tf32 =
         config_is_true(c, "tf32") || entry_is(config_at(c, "tf32"), "auto");
+    if (!fp16 && is_pure(c, h, bf16))
+        return;
     const struct json *loaded = either(c, "torch_dtype", "dtype");
     const bool brain = config_fms_loads_bf16(c) || entry_is(loaded, "bfloat16");
     const bool whole = !c->s->set[KEY_LORA_RANK]; /* PEFT's are in fp32 */
