@@ -20,6 +20,7 @@ static const struct config_row rows[] = {
     LATER("fp16.enabled"),
     LATER("bf16.enabled"),
     LATER("bfloat16.enabled"),
+    LATER("fp8"),
     /* pydantic's models, of 0.19.8 (runtime/precision_config.py) */
     QUIET("fp16.loss_scale"),
     QUIET("fp16.initial_scale_power"),
@@ -412,6 +413,14 @@ static void precision(struct config *c)
 }
 
 /* gradient_clipping is 0 where the file has none: no clipping. */
+/* No module of DeepSpeed's (to 0.19.8) asks for it. */
+static void eight_bits(struct config *c)
+{
+    if (config_at(c, "fp8") != NULL)
+        config_note(c, "fp8: DeepSpeed reads no such section; where the "
+                       "program has 8-bit products say --precision fp8-mixed");
+}
+
 static void clipping(struct config *c)
 {
     if (json_member(c->root, "gradient_clipping") == NULL)
@@ -465,6 +474,7 @@ static void together(struct config *c)
     sub_groups(c);
     match_trainer(c);
     precision(c);
+    eight_bits(c);
     clipping(c);
     momentum(c);
     unless(c, "zero_optimization.mics_shard_size", -1, KEY_MICS_SHARD_SIZE);
