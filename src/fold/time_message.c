@@ -32,7 +32,8 @@ static void ring(struct op_clock *o, double forward, double back)
     const double hops = (double)(run->cp - 1), cp = (double)run->cp;
     const double bytes =
         (double)op_in(o, 1)->bytes + (double)op_in(o, 2)->bytes;
-    const double once = time_send(c, run->tp * run->cp, bytes);
+    /* its ends are the farthest apart */
+    const double once = time_send(c, run->tp * run->cp - 1, bytes);
     op_spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
     if (back > 0)
         op_spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));

@@ -988,6 +988,21 @@ static struct time_result timed(const char *const *pairs)
     return t;
 }
 
+/* A ring of as many ranks as a node has does not leave it. */
+static void test_ring_in_its_node(void **state)
+{
+    (void)state;
+    static const char *const node[] = { "2", "4", "8", "16" };
+    double step[4];
+    for (size_t i = 0; i < 4; i++)
+        step[i] =
+            timed(PAIRS("framework", "megatron", "gpus", "4", "cp", "2", "tp",
+                        "2", "seq_len", "8192", "gpus_per_node", node[i]))
+                .step_s;
+    assert_true(step[0] > step[1]);
+    assert_true(close_to(step[1], step[2]) && close_to(step[1], step[3]));
+}
+
 /* Messages go on while the GPU waits for its host: of a longer sequence, where
  * both are longer than what is computed, no step is shorter. */
 static void test_waits_hide_messages(void **state)
@@ -1324,6 +1339,7 @@ int main(void)
         cmocka_unit_test(test_what_costs_time),
         cmocka_unit_test(test_generations_of_attention),
         cmocka_unit_test(test_wide_heads),
+        cmocka_unit_test(test_ring_in_its_node),
         cmocka_unit_test(test_given_utilisation),
         cmocka_unit_test(test_optimizer_is_sharded),
         cmocka_unit_test(test_random_states_take_the_host),
