@@ -18,7 +18,8 @@ static struct shape heads_shape(const struct builder *b, struct dim heads,
 /* ---- projections ---- */
 
 static struct linear down_of(const struct builder *b, const char *name,
-                             tensor_id x, struct dim out)
+                             tensor_id x, struct dim out,
+                             enum lora_target target)
 {
     return (struct linear){ .name = name,
                             .x = x,
@@ -26,11 +27,11 @@ static struct linear down_of(const struct builder *b, const char *name,
                             .out = out,
                             .group = PG_ATTENTION,
                             .bias = b->spec->q_bias,
-                            .lora = LORA_NAMELESS };
+                            .lora = LORA_MASK(target) };
 }
 
 static struct linear up_of(const char *name, tensor_id x, struct dim in,
-                           struct dim out)
+                           struct dim out, enum lora_target target)
 {
     return (struct linear){ .name = name,
                             .x = x,
@@ -38,7 +39,7 @@ static struct linear up_of(const char *name, tensor_id x, struct dim in,
                             .out = out,
                             .group = PG_ATTENTION,
                             .parallel = PAR_COLUMN,
-                            .lora = LORA_NAMELESS };
+                            .lora = LORA_MASK(target) };
 }
 
 static tensor_id latent_norm(struct builder *b, const char *name, tensor_id x,
@@ -56,10 +57,10 @@ static tensor_id queries(struct builder *b, tensor_id x, tensor_id *low)
 {
     struct linear l = linear_of_q(b, "q_proj", x);
     if (b->spec->q_rank > 0) {
-        const struct linear down = down_of(b, "q_a_proj", x, b->rq);
+        const struct linear down = down_of(b, "q_a_proj", x, b->rq, LORA_Q_A);
         tensor_id y = hf_linear(b, &down);
         y = latent_norm(b, "q_a_layernorm", y, b->rq);
-        l = up_of("q_b_proj", y, b->rq, b->A);
+        l = up_of("q_b_proj", y, b->rq, b->A, LORA_Q_B);
         *low = y;
     }
     l.bias = false;
@@ -82,7 +83,8 @@ static tensor_id rotate(struct builder *b, tensor_id x)
 static void make_keys(struct builder *b, tensor_id x, tensor_id *k_rot,
                       tensor_id *k_nope, tensor_id *v)
 {
-    const struct linear down = down_of(b, "kv_a_proj_with_mqa", x, b->latent);
+    const struct linear down =
+        down_of(b, "kv_a_proj_with_mqa", x, b->latent, LORA_KV_A);
     const tensor_id both = hf_linear(b, &down);
     const struct shape parts[] = { shape_last(b, both, b->rkv),
                                    shape_last(b, both, b->rope) };
@@ -91,7 +93,7 @@ static void make_keys(struct builder *b, tensor_id x, tensor_id *k_rot,
     const tensor_id y = latent_norm(b, "kv_a_layernorm", part[0], b->rkv);
     const struct shape one = heads_shape(b, b->one, b->rope);
     *k_rot = build_view(b, "k rope", part[1], &one);
-    const struct linear up = up_of("kv_b_proj", y, b->rkv, b->kv_up);
+    const struct linear up = up_of("kv_b_proj", y, b->rkv, b->kv_up, LORA_KV_B);
     const tensor_id kv = hf_linear(b, &up);
     const struct shape halves[] = { heads_shape(b, b->a, b->nope),
                                     heads_shape(b, b->a, b->dv) };

@@ -132,11 +132,11 @@ bool config_is_end(struct config *c, const struct json *at, struct str name)
 }
 
 /* all-linear, or a list of names; these are told. */
-static uint32_t modules_at(struct config *c, const char *path,
+static uint64_t modules_at(struct config *c, const char *path,
                            enum setup_key key)
 {
     char list[LORA_WORDS_MAX];
-    uint32_t names = 0;
+    uint64_t names = 0;
     uint64_t words = 0;
     const struct json *of = config_at(c, path);
     if (of == NULL || (of->kind == JSON_ARRAY && of->child == NULL))
@@ -155,7 +155,7 @@ static uint32_t modules_at(struct config *c, const char *path,
             unknown_module(c, one);
             return 0;
         }
-        names |= UINT32_C(1) << i;
+        names |= UINT64_C(1) << i;
         words |= peft_name_words(i);
     }
     config_set(c, of, key, lora_words(words, list));
@@ -280,7 +280,7 @@ static void alphas(struct config *c)
     for (const struct json *one = of->child; one != NULL; one = one->next) {
         const unsigned i = peft_name_find(one->key);
         if (i < PEFT_NAMES_MAX)
-            c->s->peft_alphas |= UINT32_C(1) << i;
+            c->s->peft_alphas |= UINT64_C(1) << i;
     }
 }
 
@@ -288,7 +288,7 @@ static void alphas(struct config *c)
 static void check_inputs(struct config *c)
 {
     const struct json *at = config_at(c, "feedforward_modules");
-    const uint32_t of = c->s->peft_names, in = c->s->peft_inputs;
+    const uint64_t of = c->s->peft_names, in = c->s->peft_inputs;
     char names[PEFT_NAMES_TEXT];
     if (at != NULL && of != 0 && (in & ~of) != 0)
         diag_hint(config_bad(c, at, MEMPLAN_E_CONFLICT,
@@ -319,7 +319,7 @@ static void ranks(struct config *c)
                       "such as {\"q_proj\": 16}");
             return;
         }
-        c->s->peft_ranks |= UINT32_C(1) << i;
+        c->s->peft_ranks |= UINT64_C(1) << i;
         str_append(list, LIST, "%s%s=%.0f", list[0] != '\0' ? "," : "", words,
                    one->number);
     }

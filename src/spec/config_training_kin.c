@@ -77,7 +77,7 @@ static enum kin kin_of(const struct config *c)
 
 struct targets {
     uint64_t words; /* LORA_... */
-    uint32_t names; /* by places of peft_module() */
+    uint64_t names; /* by places of peft_module() */
     bool others;    /* words that are none of PEFT's names for modules */
 };
 
@@ -112,7 +112,7 @@ static bool add_target(struct targets *t, struct str name)
     }
     if (at < PEFT_NAMES_MAX) {
         t->words |= peft_name_words(at);
-        t->names |= UINT32_C(1) << at;
+        t->names |= UINT64_C(1) << at;
         return true;
     }
     for (size_t i = name.n; i > 0; i--) {

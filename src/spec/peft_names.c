@@ -19,7 +19,11 @@ enum {
     DOWN = 1 << LORA_DOWN,
     IN = 1 << LORA_IN_PROJ,
     X_PROJ = 1 << LORA_X_PROJ,
-    OUT = 1 << LORA_OUT_PROJ
+    OUT = 1 << LORA_OUT_PROJ,
+    Q_A = 1 << LORA_Q_A,
+    Q_B = 1 << LORA_Q_B,
+    KV_A = 1 << LORA_KV_A,
+    KV_B = 1 << LORA_KV_B
 };
 
 #define NAME_MAP(X)                                                            \
@@ -52,7 +56,11 @@ enum {
     X(DENSE, "dense", O)                                                       \
     X(W1, "w1", GATE)                                                          \
     X(W2, "w2", DOWN)                                                          \
-    X(W3, "w3", UP)
+    X(W3, "w3", UP)                                                            \
+    X(Q_A_PROJ, "q_a_proj", Q_A)                                               \
+    X(Q_B_PROJ, "q_b_proj", Q_B)                                               \
+    X(KV_A_PROJ, "kv_a_proj_with_mqa", KV_A)                                   \
+    X(KV_B_PROJ, "kv_b_proj", KV_B)
 
 #define NAME_ENUM(id, text, words) AT_##id,
 enum { NAME_MAP(NAME_ENUM) NAMES };
@@ -67,28 +75,26 @@ static const struct {
 #undef NAME_ROW
 };
 
-#define NAME_BIT(id, text, words) HAS_##id = 1 << AT_##id,
-enum { NAME_MAP(NAME_BIT) };
-#undef NAME_BIT
+#define HAS(id) (UINT64_C(1) << AT_##id)
 
-enum {
-    HAS_QKV = HAS_Q_PROJ | HAS_K_PROJ | HAS_V_PROJ,
-    HAS_LLAMA =
-        HAS_QKV | HAS_O_PROJ | HAS_GATE_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ,
-    HAS_GPT2 = HAS_C_ATTN | HAS_C_PROJ | HAS_MLP_C_PROJ | HAS_C_FC,
-    HAS_NEOX =
-        HAS_QUERY_KEY_VALUE | HAS_DENSE | HAS_H_TO_4H | HAS_TO_H | HAS_MLP_TO_H,
-    HAS_MLP = HAS_C_FC | HAS_C_PROJ | HAS_MLP_C_PROJ,
-    HAS_WS = HAS_W1 | HAS_W2 | HAS_W3,
-    HAS_MIXTRAL = HAS_QKV | HAS_O_PROJ | HAS_WS,
-    HAS_LFM2 = HAS_QKV | HAS_NAME_OUT_PROJ | HAS_IN_PROJ | HAS_WS
-};
+/* What classes of a kind have. */
+#define HAS_QKV (HAS(Q_PROJ) | HAS(K_PROJ) | HAS(V_PROJ))
+#define HAS_LLAMA                                                              \
+    (HAS_QKV | HAS(O_PROJ) | HAS(GATE_PROJ) | HAS(UP_PROJ) | HAS(DOWN_PROJ))
+#define HAS_GPT2 (HAS(C_ATTN) | HAS(C_PROJ) | HAS(MLP_C_PROJ) | HAS(C_FC))
+#define HAS_NEOX                                                               \
+    (HAS(QUERY_KEY_VALUE) | HAS(DENSE) | HAS(H_TO_4H) | HAS(TO_H)              \
+     | HAS(MLP_TO_H))
+#define HAS_MLP (HAS(C_FC) | HAS(C_PROJ) | HAS(MLP_C_PROJ))
+#define HAS_WS (HAS(W1) | HAS(W2) | HAS(W3))
+#define HAS_MIXTRAL (HAS_QKV | HAS(O_PROJ) | HAS_WS)
+#define HAS_LFM2 (HAS_QKV | HAS(NAME_OUT_PROJ) | HAS(IN_PROJ) | HAS_WS)
 
 /* Classes with other names yet are not here. PEFT finds experts' parameters by
  * the names that their modules had (utils/transformers_weight_conversion.py). */
 static const struct {
     const char *type;
-    unsigned has;
+    uint64_t has;
 } classes[] = {
     { "llama", HAS_LLAMA },
     { "mistral", HAS_LLAMA },
@@ -108,29 +114,31 @@ static const struct {
     { "cwm", HAS_LLAMA },
     { "hyperclovax", HAS_LLAMA },
     { "vaultgemma", HAS_LLAMA },
-    { "phi", HAS_QKV | HAS_DENSE | HAS_FC1 | HAS_FC2 },
-    { "opt", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_FC1 | HAS_FC2 },
-    { "gptj", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_FC_IN | HAS_FC_OUT },
-    { "gpt_neo", HAS_QKV | HAS_NAME_OUT_PROJ | HAS_MLP },
-    { "starcoder2", HAS_QKV | HAS_O_PROJ | HAS_MLP },
+    { "phi", HAS_QKV | HAS(DENSE) | HAS(FC1) | HAS(FC2) },
+    { "opt", HAS_QKV | HAS(NAME_OUT_PROJ) | HAS(FC1) | HAS(FC2) },
+    { "gptj", HAS_QKV | HAS(NAME_OUT_PROJ) | HAS(FC_IN) | HAS(FC_OUT) },
+    { "gpt_neo", HAS_QKV | HAS(NAME_OUT_PROJ) | HAS_MLP },
+    { "starcoder2", HAS_QKV | HAS(O_PROJ) | HAS_MLP },
     { "gpt2", HAS_GPT2 },
     { "gpt_bigcode", HAS_GPT2 },
     { "gpt_neox", HAS_NEOX },
     { "bloom", HAS_NEOX },
     { "falcon", HAS_NEOX },
-    { "mpt", HAS_WQKV | HAS_NAME_OUT_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ },
+    { "mpt", HAS(WQKV) | HAS(NAME_OUT_PROJ) | HAS(UP_PROJ) | HAS(DOWN_PROJ) },
     { "mixtral", HAS_MIXTRAL },
     { "minimax_m2", HAS_MIXTRAL },
     { "lfm2", HAS_LFM2 },
     { "lfm2_moe", HAS_LFM2 },
-    { "bamba", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
-    { "falcon_h1", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
+    { "bamba", HAS_LLAMA | HAS(IN_PROJ) | HAS(NAME_OUT_PROJ) },
+    { "falcon_h1", HAS_LLAMA | HAS(IN_PROJ) | HAS(NAME_OUT_PROJ) },
     { "granitemoehybrid",
-      HAS_QKV | HAS_O_PROJ | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
-    { "nemotron_h", HAS_QKV | HAS_O_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ
-                        | HAS_IN_PROJ | HAS_NAME_OUT_PROJ },
-    { "jamba", HAS_LLAMA | HAS_IN_PROJ | HAS_NAME_X_PROJ | HAS_NAME_OUT_PROJ },
-    { "phi3", HAS_O_PROJ | HAS_QKV_PROJ | HAS_GATE_UP_PROJ | HAS_DOWN_PROJ },
+      HAS_QKV | HAS(O_PROJ) | HAS(IN_PROJ) | HAS(NAME_OUT_PROJ) },
+    { "nemotron_h", HAS_QKV | HAS(O_PROJ) | HAS(UP_PROJ) | HAS(DOWN_PROJ)
+                        | HAS(IN_PROJ) | HAS(NAME_OUT_PROJ) },
+    { "jamba",
+      HAS_LLAMA | HAS(IN_PROJ) | HAS(NAME_X_PROJ) | HAS(NAME_OUT_PROJ) },
+    { "phi3",
+      HAS(O_PROJ) | HAS(QKV_PROJ) | HAS(GATE_UP_PROJ) | HAS(DOWN_PROJ) },
 };
 
 unsigned peft_name_find(struct str name)
@@ -151,7 +159,7 @@ uint64_t peft_name_words(unsigned i)
     return i < NAMES ? names[i].words : 0;
 }
 
-uint32_t peft_names_of(const struct spec *spec)
+uint64_t peft_names_of(const struct spec *spec)
 {
     if (spec->vision != NULL || spec->decoder_layers > 0)
         return 0;
@@ -161,23 +169,23 @@ uint32_t peft_names_of(const struct spec *spec)
     return 0;
 }
 
-uint32_t peft_names_vague(void)
+uint64_t peft_names_vague(void)
 {
-    return HAS_DENSE | HAS_NAME_OUT_PROJ;
+    return HAS(DENSE) | HAS(NAME_OUT_PROJ);
 }
 
 /* attention's is c_proj only where its other one is c_attn, and out_proj only
  * where no state's is */
-static uint64_t words_in(unsigned i, uint32_t of)
+static uint64_t words_in(unsigned i, uint64_t of)
 {
-    if (i == AT_C_PROJ && (of & HAS_C_ATTN) == 0)
+    if (i == AT_C_PROJ && (of & HAS(C_ATTN)) == 0)
         return DOWN;
-    if (i == AT_NAME_OUT_PROJ && (of & HAS_IN_PROJ) == 0)
+    if (i == AT_NAME_OUT_PROJ && (of & HAS(IN_PROJ)) == 0)
         return O;
     return names[i].words;
 }
 
-uint64_t peft_names_words(uint32_t set, uint32_t of)
+uint64_t peft_names_words(uint64_t set, uint64_t of)
 {
     uint64_t words = 0;
     for (unsigned i = 0; i < NAMES; i++)
@@ -186,7 +194,7 @@ uint64_t peft_names_words(uint32_t set, uint32_t of)
     return words;
 }
 
-const char *peft_names_text(uint32_t set, char buf[PEFT_NAMES_TEXT])
+const char *peft_names_text(uint64_t set, char buf[PEFT_NAMES_TEXT])
 {
     buf[0] = '\0';
     for (unsigned i = 0; i < NAMES; i++)

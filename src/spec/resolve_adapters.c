@@ -147,7 +147,7 @@ static bool are_named(const struct run *r)
 
 /* Names that a file hands to PEFT, and the model's class; 0: it has none, or
  * what the class calls its modules is not known. */
-static uint32_t names_known(const struct run *r, const struct spec *spec)
+static uint64_t names_known(const struct run *r, const struct spec *spec)
 {
     return are_named(r) ? peft_names_of(spec) : 0;
 }
@@ -157,7 +157,7 @@ static uint32_t names_known(const struct run *r, const struct spec *spec)
 static void pass_over(struct run *r, const struct spec *spec)
 {
     char names[PEFT_NAMES_TEXT];
-    const uint32_t has = names_known(r, spec), asked = r->setup.peft_names;
+    const uint64_t has = names_known(r, spec), asked = r->setup.peft_names;
     if (has == 0 || (asked & has) == 0)
         return;
     r->lora_targets = peft_names_words(asked & has, has);
@@ -174,7 +174,7 @@ static void pass_over(struct run *r, const struct spec *spec)
 /* A pattern is of modules that there are (tuners/lora/model.py,
  * _create_and_replace: get_pattern_key). */
 static void note_pattern(struct run *r, enum setup_key key, const char *entry,
-                         uint32_t idle)
+                         uint64_t idle)
 {
     char names[PEFT_NAMES_TEXT];
     if (idle != 0)
@@ -187,8 +187,8 @@ static void note_pattern(struct run *r, enum setup_key key, const char *entry,
 /* Ranks of names that have no adapter are nobody's. */
 static void pass_over_patterns(struct run *r, const struct spec *spec)
 {
-    const uint32_t has = names_known(r, spec);
-    const uint32_t on = has & r->setup.peft_names;
+    const uint64_t has = names_known(r, spec);
+    const uint64_t on = has & r->setup.peft_names;
     if (on == 0)
         return;
     const uint64_t idle = peft_names_words(r->setup.peft_ranks & ~on, has)
@@ -219,7 +219,7 @@ static void resolve_peft(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_IA3) {
         const struct ia3_list list = ia3_list(spec);
         r->feedforward = resolve_count(r, KEY_FEEDFORWARD_MODULES, list.inputs);
-        const uint32_t has = names_known(r, spec);
+        const uint64_t has = names_known(r, spec);
         if ((r->setup.peft_inputs & has) != 0) /* as target modules are */
             r->feedforward = peft_names_words(r->setup.peft_inputs & has, has);
         str_format(text, sizeof(text),
@@ -672,8 +672,8 @@ static void check_names(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     char asked[PEFT_NAMES_TEXT], has[PEFT_NAMES_TEXT];
-    const uint32_t names = names_known(r, s);
-    const uint32_t vague = r->setup.peft_names & peft_names_vague();
+    const uint64_t names = names_known(r, s);
+    const uint64_t vague = r->setup.peft_names & peft_names_vague();
     if (names == 0 && vague != 0 && are_named(r) && run_adapts(r))
         diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
                               "which matrices of a '%.40s' model %s are is not "

@@ -258,6 +258,10 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_IN_PROJ, "in_proj")                                                 \
     X(LORA_X_PROJ, "x_proj")                                                   \
     X(LORA_OUT_PROJ, "out_proj")                                               \
+    X(LORA_Q_A, "q_a")                                                         \
+    X(LORA_Q_B, "q_b")                                                         \
+    X(LORA_KV_A, "kv_a")                                                       \
+    X(LORA_KV_B, "kv_b")                                                       \
     X(LORA_ALL_LINEAR, "all-linear")
 
 /* The same bits, and the head beside them. */
@@ -459,9 +463,9 @@ struct setup {
     uint64_t peft_layers, peft_heads, peft_width;
     uint32_t shape[SHAPE_COUNT]; /* and one; 0: not said */
     uint64_t wraps; /* classes of layers that FSDP's units are: wrap_name_bit */
-    uint32_t peft_ranks, peft_alphas; /* names of its patterns, likewise */
-    uint32_t peft_inputs;             /* ... and of feedforward_modules */
-    uint32_t peft_names; /* its target_modules, by places of peft_module() */
+    uint64_t peft_ranks, peft_alphas; /* names of its patterns, likewise */
+    uint64_t peft_inputs;             /* ... and of feedforward_modules */
+    uint64_t peft_names; /* its target_modules, by places of peft_module() */
     bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
     bool fsdp_checkpoints;    /* Accelerate's file has FSDP recompute */
@@ -571,7 +575,7 @@ COLD memplan_error *setup_error(struct diag *d, memplan_status status,
     ;
 
 /* "q, v": words of a set of LORA_... */
-enum { LORA_WORDS_MAX = 96 };
+enum { LORA_WORDS_MAX = 128 };
 const char *lora_words(uint64_t set, char buf[LORA_WORDS_MAX]);
 
 /* Trainer's names of optimizers that are not modelled, and what comes near.

@@ -58,7 +58,7 @@ def count(settings):
 
 QV, SEVEN = ["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 NAMES = dict(q_proj="q", k_proj="k", v_proj="v", o_proj="o", gate_proj="gate", up_proj="up", down_proj="down", c_attn="q",
-             query_key_value="q")
+             query_key_value="q", q_a_proj="q_a", q_b_proj="q_b", kv_a_proj_with_mqa="kv_a", kv_b_proj="kv_b")
 
 
 def lora(targets, rank=4, **more):
@@ -104,6 +104,8 @@ METHODS = [
     ("llama", virtual("prefix-tuning", 20)), ("gpt2", virtual("prefix-tuning", 8)),
     ("llama", virtual("prefix-tuning", 12, prefix_projection=True)),
     ("gpt2", virtual("prefix-tuning", 8, prefix_projection=True, encoder_hidden_size=40)),
+    *((name, lora([one])) for name in ("deepseek_v2", "deepseek_v3") for one in ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")),
+    ("deepseek_v3", lora(["q_a_proj", "kv_b_proj", "o_proj"], layers=[1])),
     ("glm4_moe", virtual("prefix-tuning", 8)), ("qwen3_moe", virtual("prefix-tuning", 8, prefix_projection=True)),
 ]
 
