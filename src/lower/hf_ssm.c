@@ -250,14 +250,16 @@ struct delta_parts {
 };
 
 static tensor_id project_delta(struct builder *b, const struct ssm_dims *d,
-                               const char *name, tensor_id x, struct dim out)
+                               const char *name, tensor_id x, struct dim out,
+                               enum lora_target own)
 {
-    return ssm_project(b, d,
-                       (struct linear){ .name = name,
-                                        .lora = LORA_MASK(LORA_IN_PROJ),
-                                        .x = x,
-                                        .in = b->h,
-                                        .out = out });
+    return ssm_project(
+        b, d,
+        (struct linear){ .name = name,
+                         .lora = LORA_MASK(LORA_IN_PROJ) | LORA_MASK(own),
+                         .x = x,
+                         .in = b->h,
+                         .out = out });
 }
 
 static struct delta_parts separate_projections(struct builder *b,
@@ -265,10 +267,10 @@ static struct delta_parts separate_projections(struct builder *b,
                                                tensor_id x)
 {
     struct delta_parts p = { .of = { TENSOR_NONE, TENSOR_NONE } };
-    p.qkv = project_delta(b, d, "in_proj_qkv", x, d->conv);
-    p.z = project_delta(b, d, "in_proj_z", x, d->inner);
-    p.b = project_delta(b, d, "in_proj_b", x, d->heads);
-    p.a = project_delta(b, d, "in_proj_a", x, d->heads);
+    p.qkv = project_delta(b, d, "in_proj_qkv", x, d->conv, LORA_IN_QKV);
+    p.z = project_delta(b, d, "in_proj_z", x, d->inner, LORA_IN_Z);
+    p.b = project_delta(b, d, "in_proj_b", x, d->heads, LORA_IN_B);
+    p.a = project_delta(b, d, "in_proj_a", x, d->heads, LORA_IN_A);
     return p;
 }
 
@@ -277,10 +279,11 @@ static struct delta_parts split_projections(struct builder *b,
                                             tensor_id x)
 {
     const struct ssm *m = &b->spec->ssm;
-    const tensor_id qkvz = project_delta(
-        b, d, "in_proj_qkvz", x, DIM("2*D+2*G*N", m->inner + d->conv.n));
-    const tensor_id ba =
-        project_delta(b, d, "in_proj_ba", x, DIM("2*H", 2 * m->heads));
+    const tensor_id qkvz =
+        project_delta(b, d, "in_proj_qkvz", x,
+                      DIM("2*D+2*G*N", m->inner + d->conv.n), LORA_IN_QKVZ);
+    const tensor_id ba = project_delta(b, d, "in_proj_ba", x,
+                                       DIM("2*H", 2 * m->heads), LORA_IN_BA);
     const struct dim keys = DIM("G*N", BYTES(b, m->groups, m->state));
     const struct shape key = SHAPE(b->t, keys), value = SHAPE(b->t, d->inner);
     const struct shape gate = SHAPE(b->t, d->heads);

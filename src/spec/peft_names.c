@@ -23,7 +23,13 @@ enum {
     Q_A = 1 << LORA_Q_A,
     Q_B = 1 << LORA_Q_B,
     KV_A = 1 << LORA_KV_A,
-    KV_B = 1 << LORA_KV_B
+    KV_B = 1 << LORA_KV_B,
+    IN_QKVZ = 1 << LORA_IN_QKVZ,
+    IN_BA = 1 << LORA_IN_BA,
+    IN_QKV = 1 << LORA_IN_QKV,
+    IN_Z = 1 << LORA_IN_Z,
+    IN_B = 1 << LORA_IN_B,
+    IN_A = 1 << LORA_IN_A
 };
 
 #define NAME_MAP(X)                                                            \
@@ -60,7 +66,13 @@ enum {
     X(Q_A_PROJ, "q_a_proj", Q_A)                                               \
     X(Q_B_PROJ, "q_b_proj", Q_B)                                               \
     X(KV_A_PROJ, "kv_a_proj_with_mqa", KV_A)                                   \
-    X(KV_B_PROJ, "kv_b_proj", KV_B)
+    X(KV_B_PROJ, "kv_b_proj", KV_B)                                            \
+    X(IN_PROJ_QKVZ, "in_proj_qkvz", IN_QKVZ)                                   \
+    X(IN_PROJ_BA, "in_proj_ba", IN_BA)                                         \
+    X(IN_PROJ_QKV, "in_proj_qkv", IN_QKV)                                      \
+    X(IN_PROJ_Z, "in_proj_z", IN_Z)                                            \
+    X(IN_PROJ_B, "in_proj_b", IN_B)                                            \
+    X(IN_PROJ_A, "in_proj_a", IN_A)
 
 #define NAME_ENUM(id, text, words) AT_##id,
 enum { NAME_MAP(NAME_ENUM) NAMES };

@@ -262,6 +262,12 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_Q_B, "q_b")                                                         \
     X(LORA_KV_A, "kv_a")                                                       \
     X(LORA_KV_B, "kv_b")                                                       \
+    X(LORA_IN_QKVZ, "in_proj_qkvz")                                            \
+    X(LORA_IN_BA, "in_proj_ba")                                                \
+    X(LORA_IN_QKV, "in_proj_qkv")                                              \
+    X(LORA_IN_Z, "in_proj_z")                                                  \
+    X(LORA_IN_B, "in_proj_b")                                                  \
+    X(LORA_IN_A, "in_proj_a")                                                  \
     X(LORA_ALL_LINEAR, "all-linear")
 
 /* The same bits, and the head beside them. */
@@ -575,7 +581,7 @@ COLD memplan_error *setup_error(struct diag *d, memplan_status status,
     ;
 
 /* "q, v": words of a set of LORA_... */
-enum { LORA_WORDS_MAX = 128 };
+enum { LORA_WORDS_MAX = 192 };
 const char *lora_words(uint64_t set, char buf[LORA_WORDS_MAX]);
 
 /* Trainer's names of optimizers that are not modelled, and what comes near.

@@ -26,6 +26,8 @@ MODELS = {
     "qwen3_next": dict(EXPERTS, num_hidden_layers=4, head_dim=16, shared_expert_intermediate_size=56,
                        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
                        linear_value_head_dim=16),
+    "qwen3_5_text": dict(KEYS, num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+                         linear_key_head_dim=16, linear_value_head_dim=16),
     "glm4_moe": dict(KEYS, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=40,
                      n_shared_experts=1, first_k_dense_replace=1),
     "jamba": dict(KEYS, num_hidden_layers=8, num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_dt_rank=6),
@@ -58,7 +60,8 @@ def count(settings):
 
 QV, SEVEN = ["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 NAMES = dict(q_proj="q", k_proj="k", v_proj="v", o_proj="o", gate_proj="gate", up_proj="up", down_proj="down", c_attn="q",
-             query_key_value="q", q_a_proj="q_a", q_b_proj="q_b", kv_a_proj_with_mqa="kv_a", kv_b_proj="kv_b")
+             query_key_value="q", q_a_proj="q_a", q_b_proj="q_b", kv_a_proj_with_mqa="kv_a", kv_b_proj="kv_b", in_proj_qkvz="in_proj_qkvz", in_proj_ba="in_proj_ba",
+             in_proj_qkv="in_proj_qkv", in_proj_z="in_proj_z", in_proj_b="in_proj_b", in_proj_a="in_proj_a", out_proj="out_proj")
 
 
 def lora(targets, rank=4, **more):
@@ -106,6 +109,8 @@ METHODS = [
     ("gpt2", virtual("prefix-tuning", 8, prefix_projection=True, encoder_hidden_size=40)),
     *((name, lora([one])) for name in ("deepseek_v2", "deepseek_v3") for one in ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")),
     ("deepseek_v3", lora(["q_a_proj", "kv_b_proj", "o_proj"], layers=[1])),
+    ("qwen3_next", lora(["in_proj_qkvz"])), ("qwen3_next", lora(["in_proj_ba", "q_proj", "out_proj"])),
+    *(("qwen3_5_text", lora([one])) for one in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")),
     ("glm4_moe", virtual("prefix-tuning", 8)), ("qwen3_moe", virtual("prefix-tuning", 8, prefix_projection=True)),
 ]
 
