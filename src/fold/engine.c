@@ -62,7 +62,8 @@ bool engine_zero3_gathers(const struct run *run)
 /* Of gradient shards: made in backward, gone after the step. */
 bool engine_shards_come(const struct run *run)
 {
-    return !engine_shards_offloaded(run) && !run_keeps_grads(run);
+    return !engine_shards_offloaded(run) && !run_keeps_grads(run)
+           && !engine_steps_units(run);
 }
 
 bool engine_optimizer_offloaded(const struct run *run)
@@ -204,7 +205,13 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
 
 bool engine_updates_in_backward(const struct run *run)
 {
-    return run->optimizer_in_backward && !run->compile;
+    return run->optimizer_in_backward && run->engine == ENGINE_DDP
+           && !run->compile;
+}
+
+bool engine_steps_units(const struct run *run)
+{
+    return run->optimizer_in_backward && run->engine == ENGINE_FSDP2;
 }
 
 enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
@@ -366,7 +373,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
        the engine */
     if (s->tied_here != 0
         && (engine_wgrad_mode(s, later) == WGRAD_FREE
-            || run->optimizer_in_backward)
+            || (run->optimizer_in_backward && !engine_reduces_blocks(run)))
         && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
@@ -403,7 +410,7 @@ uint64_t engine_gradients(const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
-    if (engine_shards_offloaded(run) || run_keeps_grads(run))
+    if (!engine_shards_come(run))
         return 0;
     if (engine_reduces_blocks(run) || engine_makes_zero3_grads(run))
         return s->sum.own_elems * size;

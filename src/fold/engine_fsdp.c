@@ -322,16 +322,31 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
 }
 
 /* Hybrid sharding: what the copies' all-reduce works on is kept to the end of
- * backward; it is the gradient, unless that has another type or is there
- * already (_fsdp_collectives.py, foreach_reduce; AllReduceState). */
+ * backward (_fsdp_collectives.py, foreach_reduce; AllReduceState). */
+bool fsdp_keeps_all_reduced(const struct run *run)
+{
+    return run->engine == ENGINE_FSDP2 && run->dp * run->cp > run->shard;
+}
+
+/* It is the gradient, unless that has another type, is there already, or is used
+ * up. */
+bool fsdp_has_all_reduced(const struct run *run, bool later)
+{
+    if (!fsdp_keeps_all_reduced(run))
+        return false;
+    if (engine_steps_units(run))
+        return true;
+    return engine_shards_come(run)
+           && (run->prec.reduce != run->prec.grad
+               || (later && !fsdp_defers(run)));
+}
+
 void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
                       bool later)
 {
     const struct run *run = s->run;
-    if (run->engine != ENGINE_FSDP2 || !engine_shards_come(run)
-        || run->dp * run->cp <= run->shard
-        || (fsdp_defers(run) && !fsdp_reduces_now(run, later))
-        || (run->prec.reduce == run->prec.grad && (fsdp_defers(run) || !later)))
+    if (!fsdp_has_all_reduced(run, later)
+        || (fsdp_defers(run) && !fsdp_reduces_now(run, later)))
         return;
     struct root_part above;
     root_above(s, position, &above);

@@ -23,6 +23,10 @@ bool fsdp_embed_is_last(const struct stage *s);
 bool fsdp_is_fetched_back(const struct stage *s, uint32_t position);
 /* The backward at hand is the last of two micro-batches. */
 bool fsdp_reduces_now(const struct run *run, bool later);
+/* Version 2's copies keep to the end of backward what they all-reduced. */
+bool fsdp_keeps_all_reduced(const struct run *run);
+/* ... beside the gradient shards. */
+bool fsdp_has_all_reduced(const struct run *run, bool later);
 /* Where what waits for the last backward together with a position ends. */
 uint32_t fsdp_waits_before(const struct stage *s, uint32_t position);
 /* The head's gradients go with the root's, after those at a position. */

@@ -101,6 +101,22 @@ static void put_recast(struct put *p, const struct stage *s, uint64_t elems)
             F("bytes", dtype_size(prec->grad)));
 }
 
+/* What hooks on shards find, and make, of which the largest has so many
+ * elements: shards' gradients are parts of what was reduced, and cast, and go
+ * with it (foreach_reduce: _post_accumulate_grad_hooks). */
+static void put_stepped(struct put *p, const struct stage *s, uint64_t elems,
+                        uint64_t largest)
+{
+    const struct precision_bytes *prec = &s->run->prec;
+    if (prec->reduce == prec->grad || fsdp_keeps_all_reduced(s->run))
+        put_reduced(p, s, elems);
+    if (prec->reduce != prec->grad)
+        PUT(p, TERM_REDUCE_TMP, RECAST_LABEL,
+            F("elements of P/N", div_up(elems, s->run->shard)),
+            F("bytes", dtype_size(prec->grad)));
+    engine_step_shards(p, s, largest);
+}
+
 /* The gradient of a unit's last parameter, which a loop's variable holds to the
  * end (foreach_reduce: unsharded_grad). */
 static uint64_t last_grad(const struct stage *s, uint32_t block)
@@ -148,6 +164,9 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
         if (when == UNIT_CAST) {
             put_last_grad(p, last_grad(s, b));
             put_recast(p, s, s->states[b].cut_elems);
+        } else if (when == UNIT_STEPPED) {
+            put_last_grad(p, last_grad(s, b));
+            put_stepped(p, s, s->states[b].cut_elems, s->states[b].largest_own);
         }
         return;
     }
@@ -235,7 +254,19 @@ struct turn {
     uint64_t elems, own; /* of all shards, of this rank's */
     uint64_t whole;      /* bytes of whole gradients */
     uint64_t last;       /* ... of the last parameter's */
+    uint64_t largest;    /* elements: of this rank's shards */
 };
+
+static uint64_t root_largest(const struct stage *s)
+{
+    const struct block_states *joint = fsdp_root_joint(s);
+    uint64_t most = joint != NULL ? joint->largest_own : 0;
+    if (fsdp_embed_is_last(s))
+        most = max_u64(most, s->states[s->p->embed].largest_own);
+    if (s->head && !fsdp_head_apart(s))
+        most = max_u64(most, s->states[s->p->head].largest_own);
+    return most;
+}
 
 static uint64_t root_own(const struct stage *s)
 {
@@ -264,6 +295,7 @@ static struct turn root_turn(const struct stage *s)
         .whole =
             fsdp_defers(s->run) ? wire_bytes(s, elems) : fsdp_root_wgrads(s),
         .last = elems == 0 ? 0 : last_grad(s, at),
+        .largest = root_largest(s),
     };
 }
 
@@ -298,18 +330,37 @@ static struct turn late_turn(const struct stage *s, uint32_t position)
         .own = s->states[b].own_elems,
         .whole = fsdp_defers(s->run) ? wire_bytes(s, elems) : s->walk[b].wgrad,
         .last = last_grad(s, b),
+        .largest = s->states[b].largest_own,
     };
+}
+
+/* What comes of the input, and hooks that update shards make, whichever is
+ * more. */
+static void put_results(struct put *p, const struct stage *s,
+                        const struct turn *t)
+{
+    struct moment cast = { .op = "" }, stepped = { .op = "" };
+    struct put c = { .m = &cast, .only = COMP_COUNT };
+    struct put h = { .m = &stepped, .only = COMP_COUNT };
+    if (engine_steps_units(s->run)) {
+        put_recast(&c, s, t->elems);
+        put_stepped(&h, s, t->elems, t->largest);
+    }
+    put_last_grad(p, t->last);
+    if (stepped.total > cast.total)
+        put_stepped(p, s, t->elems, t->largest);
+    else
+        put_recast(p, s, t->elems);
 }
 
 /* Beside the input: whole gradients while they are copied there, or what comes
  * of it and the last of them, whichever is more. */
 static bool turn_copies(const struct stage *s, const struct turn *t)
 {
-    const struct precision_bytes *prec = &s->run->prec;
-    const uint64_t sizes =
-        dtype_size(prec->reduce)
-        + (prec->reduce == prec->grad ? 0 : dtype_size(prec->grad));
-    return div_up(t->elems, s->run->shard) * sizes + t->last <= t->whole;
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT };
+    put_results(&p, s, t);
+    return m.total <= t->whole;
 }
 
 static void put_turn(struct put *p, const struct stage *s, const struct turn *t)
@@ -320,8 +371,7 @@ static void put_turn(struct put *p, const struct stage *s, const struct turn *t)
         root_parts(p, t->whole);
         return;
     }
-    put_last_grad(p, t->last);
-    put_recast(p, s, t->elems);
+    put_results(p, s, t);
 }
 
 /* What the root's reduction finds of a unit that comes after it: no hook has
@@ -341,9 +391,22 @@ static void put_late(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", grads));
 }
 
+/* The root is the first that lets go of what its copies all-reduced
+ * (_fsdp_state.py, _root_post_backward_final_callback). */
+static void put_units_all_reduced(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (fsdp_has_all_reduced(run, run->grad_accum > 1))
+        PUT(p, TERM_REDUCE_TMP, ALL_REDUCED_LABEL,
+            F("P/N, tensor by tensor",
+              s->sum.own_elems - root_own(s) - late_turn(s, late_unit(s)).own),
+            F("bytes", dtype_size(run->prec.reduce)));
+}
+
 static void put_root_turn(struct put *p, const struct stage *s)
 {
     const uint32_t late = late_unit(s);
+    put_units_all_reduced(p, s);
     const struct turn root = root_turn(s);
     put_turn(p, s, &root);
     put_late(p, s, late, late_turn(s, late).whole);

@@ -49,6 +49,12 @@ void engine_stepped_grads(struct put *p, const struct stage *s);
 bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later);
 
+/* ---- engine_step.c ---- */
+
+/* FSDP version 2's, in a hook: of shards of at most so many elements, one by
+ * one. */
+void engine_step_shards(struct put *p, const struct stage *s, uint64_t largest);
+
 /* ---- engine_rest.c ---- */
 
 /* fp32 gradients that the optimizer does not give back. */

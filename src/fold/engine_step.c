@@ -192,6 +192,12 @@ static void step_implementation(struct put *p, const struct stage *s,
         step_tensors(p, s, own);
 }
 
+void engine_step_shards(struct put *p, const struct stage *s, uint64_t largest)
+{
+    if (!engine_shards_offloaded(s->run))
+        step_implementation(p, s, largest);
+}
+
 /* Elements that ZeRO updates at once. */
 static uint64_t zero_updates(const struct stage *s)
 {
@@ -327,7 +333,7 @@ void engine_step(struct put *p, const struct stage *s)
         return;
     }
     const bool mixed = states_mixed_bytes(&s->sum) != 0;
-    if (engine_updates_in_backward(run))
+    if (engine_updates_in_backward(run) || engine_steps_units(run))
         return;
     if (run->optimizer_in_backward) { /* the largest tensor's, of all */
         const uint64_t largest = s->sum.largest_trained_bytes;

@@ -643,7 +643,8 @@ static void put_unit_done(struct put *p, const struct stage *s,
     const bool re = stage_recomputed(s, position);
     const uint32_t first = re ? stage_group_first(s, position) : position;
     const bool two = s->run->engine == ENGINE_FSDP2;
-    p->m->op = two                      ? "reduce-scatter"
+    p->m->op = when == UNIT_STEPPED     ? "optimizer step"
+               : two                    ? "reduce-scatter"
                : when == UNIT_FLATTENED ? "flat gradient"
                                         : "flat gradient cast";
     put_kept(p, s, first);
@@ -665,7 +666,7 @@ static void put_unit_done(struct put *p, const struct stage *s,
     engine_unit_done(p, s, position, later, when);
 }
 
-enum { ENDS = 3 }; /* of a backward: while it runs, then enum unit_done */
+enum { ENDS = 4 }; /* of a backward: while it runs, then enum unit_done */
 
 static void put_end(struct put *p, const struct stage *s, unsigned end)
 {
@@ -722,8 +723,8 @@ static void put_fullest_slot(struct put *p, const struct stage *s,
 static unsigned ends_of(const struct stage *s, uint32_t position)
 {
     if (fsdp_joins(s, position))
-        return fsdp_casts_grads(s) ? ENDS : ENDS - 1;
-    return fsdp_overlaps(s, position) ? ENDS - 1 : 1;
+        return 2 + fsdp_casts_grads(s) + engine_steps_units(s->run);
+    return fsdp_overlaps(s, position) ? 2 : 1;
 }
 
 /* The fullest of them. */

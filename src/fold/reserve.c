@@ -30,8 +30,10 @@ enum stream engine_stream(const struct run *run, enum term term,
     switch (run->engine) {
     case ENGINE_FSDP2:
         return term == TERM_PREFETCHED ? STREAM_GATHER
-               : shards || reduced     ? STREAM_REDUCE
-                                       : STREAM_COMPUTE;
+               : shards || reduced
+                       || (term == TERM_STEP_TMP && run->optimizer_in_backward)
+                   ? STREAM_REDUCE
+                   : STREAM_COMPUTE;
     case ENGINE_FSDP:
         return gathered                            ? STREAM_GATHER
                : shards || term == TERM_REDUCE_TMP ? STREAM_REDUCE

@@ -251,6 +251,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
         sum->largest_bytes = b->largest_bytes;
     }
     sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
+    sum->largest_own = max_u64(sum->largest_own, b->largest_own);
     sum->tensors += n * b->tensors;
     sum->whole_bytes += n * b->whole_bytes;
     sum->adapter_bytes += n * b->adapter_bytes;

@@ -311,7 +311,8 @@ struct bucket_turn {
 enum unit_done {
     UNIT_FLATTENED, /* gradients there one by one, and joined; version 2: in
                        the input of their reduction */
-    UNIT_CAST       /* joined, and cast; its parameters are cut again */
+    UNIT_CAST,      /* joined, and cast; its parameters are cut again */
+    UNIT_STEPPED    /* version 2: hooks on its shards update them */
 };
 
 /* Of tensors that layers share: all, what some operation keeps, and what is
@@ -797,6 +798,8 @@ void engine_step(struct put *p, const struct stage *s);
  * is as soon as its gradient is there: a compiled layer gives all at once. */
 unsigned engine_update_copies(const struct run *run);
 bool engine_updates_in_backward(const struct run *run);
+/* ... of a unit's shards, when its gradients are reduced. */
+bool engine_steps_units(const struct run *run);
 
 /* ---- engine_megatron.c: Megatron's part of the above ---- */
 

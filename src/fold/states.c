@@ -282,6 +282,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
         return;
     }
     s->tensors++;
+    s->largest_own = max_u64(s->largest_own, rows * cols);
     s->low_elems += t->low ? t->elems : 0;
     const bool coded = has_codes(run, t);
     s->coded += coded;

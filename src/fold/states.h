@@ -49,6 +49,7 @@ struct block_states {
     uint64_t
         part_bytes; /* of weights whose gradients are of all ranks' parts */
     uint64_t largest, largest_grad; /* elements of one tensor */
+    uint64_t largest_own;           /* ... of a trained one's shard */
     uint64_t largest_bytes;         /* of the largest */
     uint64_t width;                 /* ... of its elements; 0: less than 1 */
     uint64_t fetched;               /* ZeRO-3: elements of tensors that are

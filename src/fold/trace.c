@@ -275,6 +275,8 @@ static void flatten_wgrads(struct tracer *r)
     r->n_wgrads = 0;
     if (fsdp_casts_grads(r->s))
         levels_done(r, UNIT_CAST);
+    if (engine_steps_units(r->s->run))
+        levels_done(r, UNIT_STEPPED);
 }
 
 static void checkpoint_over(struct tracer *r, hold_id *result)

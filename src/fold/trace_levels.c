@@ -320,7 +320,7 @@ enum at {
     AT_FORWARD,
     AT_BACKWARD,
     AT_DONE,
-    AT_COPIES_OUT = AT_DONE + 2,
+    AT_COPIES_OUT = AT_DONE + 3,
     AT_WEIGHTS
 };
 

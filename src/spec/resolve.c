@@ -429,7 +429,9 @@ static void resolve_optimizer(struct run *r)
     resolve_projection(r);
     r->optimizer_in_backward =
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
-    r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, true);
+    r->clip_grad =
+        resolve_bool(r, KEY_CLIP_GRAD,
+                     !(r->optimizer_in_backward && r->engine == ENGINE_FSDP2));
     r->zeroes_grads = !resolve_bool(r, KEY_ZERO_GRAD_SET_TO_NONE, true);
     resolve_say(r, KEY_OPTIMIZER, "optimizer # (--optimizer)",
                 resolve_word(r, KEY_OPTIMIZER), SAY_NOTHING);

@@ -139,20 +139,49 @@ static void check_foreach(const struct run *r, struct diag *d)
     diag_hint(e, "use --optimizer-impl foreach, or --optimizer adamw");
 }
 
-/* One update a weight, once its gradient is there: gradients are neither summed
- * over micro-batches nor reduced first. */
+/* fully_shard's hooks: torchtitan refuses stages and experts that ranks deal out
+ * (components/optimizer.py), torchtune clipping, which would find no gradients
+ * (recipes/full_finetune_distributed.py). */
+static void check_unit_updates(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e;
+    if (r->pp > 1 || r->ep > 1) {
+        const enum setup_key key = r->pp > 1 ? KEY_PP : KEY_EP;
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward with %s %s, which torchtitan "
+                        "refuses",
+                        r->pp > 1 ? "pp" : "ep", resolve_text(r, key, buf));
+        diag_hint(e, "leave it out, or --%s", r->pp > 1 ? "pp" : "ep");
+    } else if (run_adapts(r)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward of adapters in shards is not "
+                        "modelled yet");
+        diag_hint(e, "leave it out: adapters' gradients are small");
+    } else if (r->clip_grad) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_CLIP_GRAD,
+                        "clip_grad with optimizer_in_backward, which leaves no "
+                        "gradient to clip: torchtune refuses it");
+        diag_hint(e, "leave out --clip-grad");
+    }
+}
+
+/* One update a weight, once its gradient is there, or its unit's are reduced:
+ * they are not summed over micro-batches. */
 static void check_update_in_backward(const struct run *r, struct diag *d)
 {
     if (!r->optimizer_in_backward)
         return;
     char buf[RESOLVE_TEXT_MAX];
-    if (r->engine != ENGINE_DDP || r->gpus > 1) {
+    const bool alone = r->engine == ENGINE_DDP && r->gpus == 1;
+    if (!alone && r->engine != ENGINE_FSDP2) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
                         "optimizer_in_backward with engine '%s' on %" PRIu64
                         " GPUs is not modelled yet",
                         resolve_text(r, KEY_ENGINE, buf), r->gpus);
-        diag_hint(e, "leave it out, or use --engine ddp --gpus 1");
+        diag_hint(e, "leave it out, or use --engine %s",
+                  r->gpus > 1 ? "fsdp2" : "ddp");
     } else if (r->grad_accum > 1) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_OPTIMIZER_IN_BACKWARD,
@@ -166,6 +195,8 @@ static void check_update_in_backward(const struct run *r, struct diag *d)
             "gradients that stay, with optimizer_in_backward, which frees "
             "each as it is used");
         diag_hint(e, "leave out --zero-grad-set-to-none");
+    } else if (!alone) {
+        check_unit_updates(r, d);
     }
 }
 

@@ -337,7 +337,7 @@ static void mend(struct trial *t)
     if (gpus % (number_of(t, "tp") * number_of(t, "pp") * number_of(t, "cp"))
         != 0)
         *value_of(t, "gpus") = "64";
-    if (gpus > 1)
+    if (gpus > 1 && is_chosen(t, "framework", "hf"))
         *value_of(t, "optimizer_in_backward") = "false";
     if (number_of(t, "cp") > 1 && is_chosen(t, "framework", "megatron")) {
         *value_of(t, "precision") = "bf16-mixed";
@@ -408,6 +408,26 @@ static void in_ring(struct trial *t, uint64_t seed)
     *value_of(t, "precision") = "bf16-mixed";
     *value_of(t, "freeze") = NULL;
     *value_of(t, "engine") = "fsdp2";
+}
+
+/* Hooks on FSDP 2's shards that update them, some of copies of shards. */
+static void in_backward(struct trial *t, uint64_t seed)
+{
+    const bool titan = is_chosen(t, "framework", "torchtitan")
+                       || is_chosen(t, "framework", "torchtune");
+    const uint64_t gpus = number_of(t, "gpus") / number_of(t, "tp");
+    if (seed % 5 > 1 || value_of(t, "lora_rank") != NULL
+        || (!titan && !is_chosen(t, "framework", "fsdp")))
+        return;
+    if (!titan)
+        *value_of(t, "engine") = "fsdp2";
+    *value_of(t, "optimizer_in_backward") = "true";
+    *value_of(t, "grad_accum") = "1";
+    *value_of(t, "zero_grad_set_to_none") = "true";
+    for (size_t i = 0; i < CHOICES && t->c[i].key != NULL; i++)
+        if (seed % 3 == 0 && gpus > 4
+            && strcmp(t->c[i].key, "wgrad_deferral_limit") == 0)
+            t->c[i] = (struct choice){ "shard_degree", "4" };
 }
 
 /* Both are drawn, whichever it is. */
@@ -865,6 +885,7 @@ static struct trial trial_of(uint64_t seed)
         in_stages(&t, seed);
     in_parts(&t, seed);
     in_ring(&t, seed);
+    in_backward(&t, seed);
     beside_lora(&t, seed);
     mend(&t);
     return t;
