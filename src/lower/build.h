@@ -432,6 +432,8 @@ tensor_id build_fp8_scales(struct builder *b, tensor_id x, uint64_t parts);
 
 /* Of adapters' weights as they are computed with. */
 enum dtype build_adapter_dtype(const struct builder *b);
+/* Whether frozen linears of a group are packed in base_dtype. */
+bool build_is_packed(const struct builder *b, enum param_group group);
 
 /* [V, width]: table of words, weight of the head. The latter is tied where the
  * model says so. */

@@ -230,7 +230,7 @@ bool build_is_adapted(const struct builder *b, const struct linear *l)
 
 static bool is_quantised(const struct builder *b, const struct linear *l)
 {
-    return l->group != PG_HEAD && dtype_is_quantised(b->run->base_dtype);
+    return build_is_packed(b, l->group);
 }
 
 /* PEFT's sum of both results: over a plain linear in the wider dtype, then

@@ -77,6 +77,17 @@ enum dtype build_adapter_dtype(const struct builder *b)
     return fsdp && r->zero != 0 && policy ? b->compute : r->lora_dtype;
 }
 
+bool build_is_packed(const struct builder *b, enum param_group group)
+{
+    const enum family family = b->spec->family;
+    const bool apart =
+        group == PG_EXPERT
+            ? family == FAM_GROK
+            : group != PG_ROUTER || family == FAM_GROK || family == FAM_DBRX;
+    return dtype_is_quantised(b->run->base_dtype) && group != PG_HEAD
+           && (apart || !run_keeps_experts(b->run));
+}
+
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
 {
     if (q->statistic)
@@ -90,6 +101,11 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
     /* linears only, and transformers leaves the head as it is; lightning's
        BitsandbytesPrecision does not */
     const bool head = q->group == PG_HEAD && !run_is_litgpt(b->run);
+    const bool stays = dtype_is_quantised(b->run->base_dtype)
+                       && (q->group == PG_EXPERT || q->group == PG_ROUTER)
+                       && !build_is_packed(b, q->group);
+    if (stays)
+        return b->param;
     if (q->matmul && !head && !q->bare && b->run->base_dtype != DT_NONE)
         return b->run->base_dtype;
     /* Linear4bit casts its bias to the type it computes in, for good */

@@ -9,7 +9,7 @@
 bool hf_translates(const struct builder *b)
 {
     return b->frozen && b->spec->experts > 0 && spec_translates_targets(b->spec)
-           && !dtype_is_quantised(b->run->base_dtype);
+           && !build_is_packed(b, PG_EXPERT);
 }
 
 uint64_t hf_mlp_lora(const struct builder *b, enum lora_target target)

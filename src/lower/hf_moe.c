@@ -41,7 +41,8 @@ static tensor_id adapted_router(struct builder *b, tensor_id weight)
         return weight;
     const struct shape shape = shape_of(b, weight);
     const struct dim down[] = { b->r, b->h }, up[] = { b->experts, b->r };
-    const bool wide = tensor_of(b, weight)->dtype == DT_FP32;
+    const bool wide =
+        tensor_of(b, weight)->dtype == DT_FP32 && b->param != DT_FP32;
     const bool autocasts = b->autocast;
     b->autocast = b->run->prec.autocast;
     const tensor_id in[] = { router_factor(b, "lora_B", up, wide),

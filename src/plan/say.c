@@ -169,22 +169,27 @@ static void say_padded(struct memplan_report *r)
 /* bitsandbytes replaces nn.Linear, and experts are one parameter since
  * transformers 5 (integrations/bitsandbytes.py, replace_with_bnb_linear;
  * bitsandbytes#1849). */
-static void say_packed_experts(struct memplan_report *r)
+static void say_kept_experts(struct memplan_report *r)
 {
-    const enum dtype base = r->run.base_dtype;
-    if (!run_is_hf(&r->run) || !run_adapts(&r->run) || experts_cut(r) == 0
-        || (base != DT_NF4 && base != DT_FP4 && base != DT_INT8))
+    char text[ASSUMPTION_TEXT];
+    if (!run_adapts(&r->run) || experts_cut(r) == 0
+        || !run_keeps_experts(&r->run))
         return;
-    run_assume(&r->run, KEY_BASE_DTYPE,
-               "experts are quantised too, as with transformers 4 and Unsloth: "
-               "bitsandbytes leaves those of transformers 5, one parameter "
-               "for all, in 16 bits");
+    str_format(
+        text, sizeof text,
+        "experts stay in %s%s: bitsandbytes does not pack transformers 5's, one "
+        "parameter of a layer's (--linear-experts: an nn.Linear each, as in "
+        "transformers 4)",
+        dtype_name(run_unquantised_dtype(&r->run)),
+        r->run.kbit_cast == KBIT_CAST_NONE ? ""
+                                           : " (--kbit-cast none: 16 bits)");
+    run_assume(&r->run, KEY_LINEAR_EXPERTS, text);
 }
 
 void plan_say_parts(struct memplan_report *r)
 {
     say_targets(r);
-    say_packed_experts(r);
+    say_kept_experts(r);
     say_paged(r);
     say_padded(r);
 }

@@ -345,6 +345,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     r->double_quant =
         resolve_bool(r, KEY_DOUBLE_QUANT,
                      resolve_takes_stored(r, spec) && spec->stored.twice);
+    r->linear_experts = resolve_bool(r, KEY_LINEAR_EXPERTS, false);
     r->kbit_cast = KBIT_CAST_NONE;
     if (dtype_is_quantised(r->base_dtype))
         r->kbit_cast =

@@ -284,6 +284,22 @@ static void check_double_quant(const struct run *r, struct diag *d)
     diag_hint(e, "use --base-dtype nf4 or fp4, or leave it out");
 }
 
+/* What else has experts, and other formats, packs them or does not. */
+static void check_linear_experts(const struct run *r, const struct spec *s,
+                                 struct diag *d)
+{
+    struct run fused = *r;
+    fused.linear_experts = false;
+    if (!r->linear_experts || (s->experts > 0 && run_keeps_experts(&fused)))
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_LINEAR_EXPERTS,
+        "linear_experts without experts under bitsandbytes' 4 or 8 bits");
+    diag_hint(e, s->experts > 0 ? "use --base-dtype nf4, fp4 or int8 under "
+                                  "Hugging Face's layers, or leave it out"
+                                : "leave it out");
+}
+
 static void check_kbit_cast(const struct run *r, struct diag *d)
 {
     if (!r->given[KEY_KBIT_CAST] || dtype_is_quantised(r->base_dtype))
@@ -319,8 +335,7 @@ static void check_fused_adapters(const struct run *r, const struct spec *s,
     const uint64_t all = on >> LORA_ALL_LINEAR & 1;
     const bool gate = on >> LORA_GATE & 1, up = on >> LORA_UP & 1;
     if (!run_is_hf(r) || !run_adapts(r) || !spec_translates_targets(s)
-        || r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4
-        || r->base_dtype == DT_INT8 || r->base_dtype == DT_INT4)
+        || (dtype_is_quantised(r->base_dtype) && !run_keeps_experts(r)))
         return;
     memplan_error *e;
     if (!all && gate != up) {
@@ -432,7 +447,7 @@ static void check_lora(const struct run *r, struct diag *d)
         KEY_LORA_VARIANT,        KEY_LORA_TARGETS,        KEY_LORA_FULL_MODULES,
         KEY_LORA_DTYPE,          KEY_BASE_DTYPE,          KEY_DOUBLE_QUANT,
         KEY_KBIT_CAST,           KEY_LORA_DROPOUT,        KEY_RANK_PATTERN,
-        KEY_LAYERS_TO_TRANSFORM, KEY_ENSURE_WEIGHT_TYING,
+        KEY_LAYERS_TO_TRANSFORM, KEY_ENSURE_WEIGHT_TYING, KEY_LINEAR_EXPERTS,
     };
     if (r->peft != PEFT_LORA) {
         check_double_quant(r, d);
@@ -443,7 +458,8 @@ static void check_lora(const struct run *r, struct diag *d)
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
             if (r->given[keys[i]])
                 resolve_pointless(d, keys[i], "lora_rank",
-                                  keys[i] == KEY_DOUBLE_QUANT
+                                  (keys[i] == KEY_DOUBLE_QUANT
+                                   || keys[i] == KEY_LINEAR_EXPERTS)
                                           && !r->given[KEY_BASE_DTYPE]
                                       ? "add --lora-rank 16 --base-dtype nf4"
                                   : keys[i] == KEY_LAYERS_TO_TRANSFORM
@@ -582,6 +598,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_bridge(r, spec, d);
     check_dora(r, spec, d);
     check_router_adapters(r, spec, d);
+    check_linear_experts(r, spec, d);
     check_fused_adapters(r, spec, d);
     check_params(r, d);
     if (spec_is_language(spec))

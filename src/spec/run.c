@@ -244,6 +244,13 @@ bool dtype_is_quantised(enum dtype t)
     return false;
 }
 
+bool run_keeps_experts(const struct run *r)
+{
+    const enum dtype base = r->base_dtype;
+    return run_is_hf(r) && !run_is_litgpt(r) && !r->linear_experts
+           && (base == DT_NF4 || base == DT_FP4 || base == DT_INT8);
+}
+
 enum dtype run_unquantised_dtype(const struct run *r)
 {
     if (!dtype_is_quantised(r->base_dtype))

@@ -747,6 +747,7 @@ struct run {
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
+    bool linear_experts;      /* each one's matrices are, and are packed */
     enum kbit_cast kbit_cast; /* none where nothing is quantised */
     enum offload offload_optimizer, offload_params;
     double offload_ratio; /* of the optimizer, the share that moves */
@@ -837,6 +838,9 @@ void run_say(struct run *run, enum setup_key key, const char *pattern,
 
 /* Of what lies under adapters, what is not quantised. */
 enum dtype run_unquantised_dtype(const struct run *run);
+/* Whether frozen experts are not in base_dtype: one parameter for all of a layer,
+ * as transformers 5 has them, which bitsandbytes does not pack. */
+bool run_keeps_experts(const struct run *run);
 
 /* CUDA context and kernels where no key says how large they are: of the GPU's
  * architecture, and of when kernels were loaded. */

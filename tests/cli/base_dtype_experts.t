@@ -1,6 +1,6 @@
-Experts that bitsandbytes would not see are said to be quantised.
+Experts are one parameter, which bitsandbytes does not see.
 == args
-mixtral-8x7b --lora-rank 8 --lora-targets q,v --base-dtype nf4 --seq-len 512
+mixtral-8x7b --lora-rank 8 --lora-targets q,v --base-dtype nf4 --lora-dtype bf16 --seq-len 512
 == stdout ~
-    frozen weights            25.31
-  - experts are quantised too, as with transformers 4 and Unsloth: bitsandbytes leaves those of transformers 5, one parameter for all, in 16 bits
+    frozen weights            85.19
+  - experts stay in bf16: bitsandbytes does not pack transformers 5's, one parameter of a layer's (--linear-experts: an nn.Linear each, as in transformers 4)
