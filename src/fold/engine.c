@@ -151,6 +151,11 @@ bool engine_copies_out(const struct stage *s, uint32_t position, bool later)
     return fsdp_copies_out(s, position, later);
 }
 
+bool engine_copies_back(const struct stage *s, uint32_t position)
+{
+    return fsdp_copies_back(s, position);
+}
+
 static bool is_megatron(const struct run *run)
 {
     return run->engine == ENGINE_MEGATRON

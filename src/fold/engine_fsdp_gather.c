@@ -89,6 +89,20 @@ bool fsdp_copies_out(const struct stage *s, uint32_t position, bool later)
            && !(later && fsdp_reduces_at_last(run));
 }
 
+/* In backward too: of a unit that is more than what it fetches ahead then, else
+ * that is as much. Padding makes it so, and layers of two kinds. */
+bool fsdp_copies_back(const struct stage *s, uint32_t position)
+{
+    const struct run *run = s->run;
+    const bool ahead = position > 0 && fsdp_is_unit(s, position - 1)
+                       && fsdp_is_fetched_back(s, position - 1);
+    return run->engine == ENGINE_FSDP2 && run->zero != 0 && run->reshard
+           && run->pp == 1 && position + 1 < s->n && s->group == 1
+           && fsdp_is_unit(s, position)
+           && fsdp_unit_bytes(s, position)
+                  > (ahead ? fsdp_unit_bytes(s, position - 1) : 0);
+}
+
 /* FSDP1 gathers from a copy of the shard on the GPU, gone with the gather. */
 static void shard_on_its_way(struct put *p, const struct stage *s,
                              uint64_t whole)
@@ -191,7 +205,10 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
     const struct run *run = s->run;
     fsdp_gathered_back(p, s, position, later, true);
     fsdp_put_in_vain(p, s, position);
-    if (prefetches(s, position, later))
+    if (p->copies_out)
+        PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
+            F("bytes", fsdp_unit_bytes(s, position)));
+    else if (prefetches(s, position, later))
         fsdp_put_prefetched(p, s, position);
     if (fsdp_defers(run) && !fsdp_reduces_now(run, later))
         return;

@@ -161,6 +161,7 @@ void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
 void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
                   bool later);
 bool fsdp_copies_out(const struct stage *s, uint32_t position, bool later);
+bool fsdp_copies_back(const struct stage *s, uint32_t position);
 void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
                    bool later);
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,

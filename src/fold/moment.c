@@ -727,14 +727,46 @@ static unsigned ends_of(const struct stage *s, uint32_t position)
     return fsdp_overlaps(s, position) ? 2 : 1;
 }
 
+/* Before a unit's backward, FSDP version 2 copies out what was fetched for it. */
+static void put_copied_back(struct put *p, const struct stage *s)
+{
+    const uint32_t position = p->m->position;
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    p->m->op = "all-gather copy-out";
+    put_kept(p, s, position);
+    if (stage_recomputed(s, position))
+        PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
+            F("bytes", w->input));
+    else
+        PUT(p, kept_term(s, position), "kept by this block, not yet used",
+            F("bytes", w->kept));
+    PUT(p, TERM_BACKWARD_TMP, "gradient of the block's result",
+        F("bytes", below(s, position + 1)));
+    put_far(p, s, position);
+    p->copies_out = true;
+    engine_backward(p, s, position, p->m->later);
+    p->copies_out = false;
+}
+
+static uint64_t copied_back(const struct put *p, const struct stage *s)
+{
+    if (!engine_copies_back(s, p->m->position))
+        return 0;
+    struct moment m = *p->m;
+    struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };
+    put_copied_back(&q, s);
+    return m.total;
+}
+
 /* The fullest of them. */
 static void put_fullest_end(struct put *p, const struct stage *s)
 {
     unsigned best = 0;
+    const uint64_t copied = copied_back(p, s);
     uint64_t most = 0;
     const bool adds = s->graph && p->slot == SLOT_INPUT; /* no gradients */
     const unsigned ends = adds ? 1 : ends_of(s, p->m->position);
-    for (unsigned end = 0; ends > 1 && end < ends; end++) {
+    for (unsigned end = 0; (copied > 0 || ends > 1) && end < ends; end++) {
         struct moment m = *p->m;
         struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };
         put_end(&q, s, end);
@@ -744,7 +776,10 @@ static void put_fullest_end(struct put *p, const struct stage *s)
             best = end;
         }
     }
-    put_end(p, s, best);
+    if (copied > most)
+        put_copied_back(p, s);
+    else
+        put_end(p, s, best);
 }
 
 static void put_recomputed(struct put *p, const struct stage *s)

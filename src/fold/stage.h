@@ -769,6 +769,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
 /* Whether that has a moment of its own before the block runs: what was gathered
  * is copied out. Of it, engine_forward with `copies_out`. [FSDP version 2] */
 bool engine_copies_out(const struct stage *s, uint32_t position, bool later);
+/* ... before its backward: of it, engine_backward with `copies_out`. */
+bool engine_copies_back(const struct stage *s, uint32_t position);
 /* Gathered weights, buckets and gradients while it runs backward; `later`: a
  * micro-batch after the first. */
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,

@@ -153,6 +153,8 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
     for (uint32_t i = first; i <= last; i++) {
         tracer_enter(r, PHASE_RECOMPUTE, micro, i);
         graph_adds(r, stage_chunk(s, last), last);
+        if (i == first && engine_copies_back(s, last))
+            levels_copied_back(r, last);
         levels_at(r, PHASE_RECOMPUTE, last);
         if (i == first)
             waiting = gradients_lead(r, stage_lead(s, last), result);
@@ -307,6 +309,9 @@ void trace_begin_backward(struct tracer *r)
         tracer_death(r, &r->grad);
     trace_leaves(r, true);
     graph_adds(r, stage_chunk(r->s, r->position), r->position);
+    if (!stage_recomputed(r->s, r->position)
+        && engine_copies_back(r->s, r->position))
+        levels_copied_back(r, r->position);
     levels_at(r, PHASE_BACKWARD, r->position);
     units_prefetched(r);
     trace_comes_back(r);

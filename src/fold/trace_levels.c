@@ -321,17 +321,23 @@ enum at {
     AT_BACKWARD,
     AT_DONE,
     AT_COPIES_OUT = AT_DONE + 3,
-    AT_WEIGHTS
+    AT_WEIGHTS,
+    AT_COPIES_BACK
 };
+
+static bool goes_back(enum at at)
+{
+    return at == AT_BACKWARD || at == AT_WEIGHTS || at == AT_COPIES_BACK;
+}
 
 static void collect_at(struct tracer *r, struct collect *c, uint32_t position,
                        enum at at)
 {
-    const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
+    const bool back = goes_back(at);
     struct moment m = { .op = "", .beside = r->beside };
     struct put p = { .m = &m,
                      .only = COMP_COUNT,
-                     .copies_out = at == AT_COPIES_OUT,
+                     .copies_out = at == AT_COPIES_OUT || at == AT_COPIES_BACK,
                      .slot = at == AT_WEIGHTS ? SLOT_WEIGHT : SLOT_BACKWARD,
                      .each = collect,
                      .ctx = c };
@@ -433,7 +439,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                        enum at at)
 {
     const struct stage *s = r->s;
-    const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
+    const bool back = goes_back(at);
     struct targets *t = targets_of(r, position, at);
     struct collect turn = { .r = r }; /* never twice the same */
     struct targets now;
@@ -488,6 +494,11 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 void levels_copied_out(struct tracer *r)
 {
     levels_for(r, r->phase, r->position, AT_COPIES_OUT);
+}
+
+void levels_copied_back(struct tracer *r, uint32_t position)
+{
+    levels_for(r, PHASE_BACKWARD, position, AT_COPIES_BACK);
 }
 
 void levels_ahead(struct tracer *r, uint64_t bytes)

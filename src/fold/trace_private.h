@@ -57,7 +57,7 @@ struct targets {
     uint32_t n;
 };
 
-enum { TARGETS = 14 }; /* a position, see tracer.at */
+enum { TARGETS = 16 }; /* a position, see tracer.at */
 
 /* Sizes of the tensors that something is cut into, in elements. */
 struct sizes {
@@ -225,6 +225,7 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position);
 /* To where they are before the block at hand runs forward, where that is a
  * moment: engine_copies_out. */
 void levels_copied_out(struct tracer *r);
+void levels_copied_back(struct tracer *r, uint32_t position);
 /* While a block runs backward: DeepSpeed's bucket has changed. */
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill);
 /* While a block runs backward: so much of others comes back from the host. */

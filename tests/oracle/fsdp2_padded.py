@@ -54,8 +54,10 @@ def runs(_):
             yield Run(**base, precision="bf16-mixed", optimizer_impl="fused", recompute="full")
             yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", zero=2)
             yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2)
-            if case["gpus"] != 16:
-                yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2, grad_sync="last")
+            waits = dict(precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2, grad_sync="last")
+            yield Run(**base, **waits)
+            if case["gpus"] == 16:
+                yield Run(**base, **waits, recompute="full")
             yield Run(**base, precision="fp32")
 
 
