@@ -381,11 +381,14 @@ static tensor_id pretraining(struct builder *b, tensor_id x)
 
 /* ---- classes ---- */
 
+/* No output embedding: all-linear leaves it out only where it is trained in full
+ * (peft/tuners/tuners_utils.py, _maybe_include_all_linear_layers). */
 static tensor_id classes(struct builder *b, tensor_id x)
 {
     const struct dim labels = DIM("labels", b->spec->labels);
-    const tensor_id logits =
-        dense(b, "classifier", drop(b, x), labels, LORA_NEVER);
+    const bool full = (b->run->lora_full & LORA_MASK(LORA_FULL_HEAD)) != 0;
+    const tensor_id logits = dense(b, "classifier", drop(b, x), labels,
+                                   full ? LORA_NEVER : LORA_NAMELESS);
     return build_cross_entropy(b, "loss", logits, b->labels);
 }
 
