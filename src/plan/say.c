@@ -122,6 +122,26 @@ static void say_beyond_peak(struct memplan_report *r)
     run_assume(&r->run, KEY_COUNT, text);
 }
 
+/* torch/optim/_muon.py: "Muon only supports 2D parameters". */
+static void say_muon(struct memplan_report *r)
+{
+    if (r->run.optimizer != OPT_MUON || r->run.engine == ENGINE_MEGATRON
+        || r->run.engine == ENGINE_MEGATRON_FSDP)
+        return;
+    for (uint32_t i = 0; i < r->program.n_tensors; i++) {
+        const struct tensor *t = &r->program.tensor[i];
+        if (t->role != ROLE_PARAM || !t->trainable
+            || (t->slab <= 1 && t->last[0] == 0) || !t->matmul
+            || t->group == PG_HEAD)
+            continue;
+        run_assume(
+            &r->run, KEY_OPTIMIZER,
+            "Muon takes experts and convolutions as matrices, as Keller "
+            "Jordan's does; torch.optim.Muon refuses them (--optimizer)");
+        return;
+    }
+}
+
 /* Adapters' tensors are too small for the driver to move them. */
 static void say_paged(struct memplan_report *r)
 {
@@ -190,6 +210,7 @@ void plan_say_parts(struct memplan_report *r)
 {
     say_targets(r);
     say_kept_experts(r);
+    say_muon(r);
     say_paged(r);
     say_padded(r);
 }

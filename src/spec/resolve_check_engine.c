@@ -413,12 +413,18 @@ void resolve_check_projection(const struct run *r, const struct spec *s,
     char buf[RESOLVE_TEXT_MAX];
     memplan_error *e;
     const char *name = resolve_text(r, KEY_OPTIMIZER, buf);
+    const bool shards = r->zero > 0 && r->gpus > 1;
+    char as[RESOLVE_TEXT_MAX];
     check_projected(r, s, name, d);
     if (r->engine != ENGINE_DDP || r->tp > 1) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
-                        "optimizer '%s' with flat or sharded states is not "
-                        "modelled yet",
-                        name);
+                        "optimizer '%s' with %s%s%s is not modelled yet", name,
+                        r->tp > 1 ? "tensor parallelism"
+                        : shards  ? "flat or sharded states"
+                                  : "engine '",
+                        r->tp > 1 || shards ? ""
+                                            : resolve_text(r, KEY_ENGINE, as),
+                        r->tp > 1 || shards ? "" : "'");
         diag_hint(e, r->tp > 1 ? "use --framework hf without tp, or "
                                  "--optimizer adamw"
                                : "use --framework hf, or --optimizer adamw");
