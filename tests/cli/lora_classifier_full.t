@@ -3,5 +3,3 @@ One that is trained in full has no adapter.
 vit-large-patch16-224 --lora-rank 4 --lora-full-modules head
 == stdout ~
 2,794,472 trained
-== exit
-0

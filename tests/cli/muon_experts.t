@@ -3,5 +3,3 @@ Tensors that torch's Muon refuses.
 mixtral-8x7b --optimizer muon --gpus 64 --framework fsdp --seq-len 512
 == stdout ~
   - Muon takes experts and convolutions as matrices, as Keller Jordan's does; torch.optim.Muon refuses them (--optimizer)
-== exit
-0
