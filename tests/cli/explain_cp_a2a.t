@@ -4,5 +4,4 @@ Megatron's heads for tokens: q, k, v and the result, forward and backward.
 explain llama-3-8b --framework megatron --gpus 8 --cp 4 --seq-len 8192 --micro-batch 2 --cp-comm a2a
 == stdout ~
   cp: parts of the same sequences; heads for tokens around attention = 4 ranks
-== stdout ~
-    heads for tokens, and back = 3.750 GiB (4,026,531,840 B)
+    heads for tokens, and back = 3.75 GiB (4,026,531,840 B)

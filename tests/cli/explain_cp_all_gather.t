@@ -4,5 +4,4 @@ Gathered keys and values, again in backward, and their gradients: 3 passes.
 explain llama-3-8b --framework megatron --gpus 8 --cp 4 --seq-len 8192 --micro-batch 2 --cp-comm all_gather
 == stdout ~
   cp: parts of the same sequences; keys and values gathered = 4 ranks
-== stdout ~
-    keys and values = 4.500 GiB (4,831,838,208 B)
+    keys and values = 4.50 GiB (4,831,838,208 B)

@@ -82,6 +82,19 @@ static char *next_head(char *p)
     return p;
 }
 
+/* One case a file: what stands under a head that was there would be passed over. */
+static bool heads_differ(const struct test_case *c, const char *path)
+{
+    for (size_t i = 1; i < c->count; i++)
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(c->section[i].head, c->section[k].head) != 0)
+                continue;
+            printf("%s: '== %s' twice\n", path, c->section[i].head);
+            return false;
+        }
+    return true;
+}
+
 static bool case_read(struct test_case *c, const char *path)
 {
     memset(c, 0, sizeof(*c));
@@ -103,7 +116,7 @@ static bool case_read(struct test_case *c, const char *path)
         p = next_head(end + 1);
         s->len = p ? (size_t)(p - s->body) : strlen(s->body);
     }
-    return c->count > 0 && !p;
+    return c->count > 0 && !p && heads_differ(c, path);
 }
 
 static const struct section *case_find(const struct test_case *c,
