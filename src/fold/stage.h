@@ -459,8 +459,21 @@ uint64_t stage_others(const struct stage *s, bool later);
 /* What the sum of a tied embedding's two gradients adds: the sum, and the
  * second gradient where the engine does not keep it. */
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
+/* Bytes of the head's gradient of the embedding's tensor; 0 when untied. */
+uint64_t stage_tied_bytes(const struct program *p);
 /* The head's product takes a copy of the tied table. */
 bool stage_ties_cast(const struct program *p);
+/* Checkpoints are around layers, whatever they keep. */
+static inline bool run_checkpoints(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS;
+}
+/* Backward finds what it needs as it comes to it (saved-tensor hooks): so the
+ * form of checkpoints that is not reentrant does. */
+static inline bool run_unpacks(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL && !run->recompute_reentrant;
+}
 /* Gradients that the blocks above a position leave where they were made. */
 uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
 /* What variables of the model's forward alone hold at a position. */
