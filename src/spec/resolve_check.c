@@ -284,14 +284,34 @@ static void check_double_quant(const struct run *r, struct diag *d)
     diag_hint(e, "use --base-dtype nf4 or fp4, or leave it out");
 }
 
+/* PEFT finds such an expert's matrices as it does all others. */
+static void check_adapted_experts(const struct run *r, struct diag *d)
+{
+    const uint64_t on = r->lora_targets;
+    if (r->lora_rank == 0
+        || ((on >> LORA_GATE | on >> LORA_UP | on >> LORA_DOWN
+             | on >> LORA_ALL_LINEAR)
+            & 1)
+               == 0)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
+                    "adapters of linear_experts are not modelled yet");
+    diag_hint(e, "use --lora-targets q,k,v,o");
+}
+
 /* What else has experts, and other formats, packs them or does not. */
 static void check_linear_experts(const struct run *r, const struct spec *s,
                                  struct diag *d)
 {
     struct run fused = *r;
     fused.linear_experts = false;
-    if (!r->linear_experts || (s->experts > 0 && run_keeps_experts(&fused)))
+    if (!r->linear_experts)
         return;
+    if (s->experts > 0 && run_keeps_experts(&fused)) {
+        check_adapted_experts(r, d);
+        return;
+    }
     memplan_error *e = setup_error(
         d, MEMPLAN_E_CONFLICT, KEY_LINEAR_EXPERTS,
         "linear_experts without experts under bitsandbytes' 4 or 8 bits");
@@ -441,6 +461,21 @@ static void check_whose_adapters(const struct run *r, struct diag *d)
         resolve_hint_adapters(r, e);
 }
 
+/* What makes a key of adapters one that has an effect. */
+static const char *hint_rank(const struct run *r, enum setup_key key)
+{
+    const bool base = r->given[KEY_BASE_DTYPE];
+    if (key == KEY_LAYERS_TO_TRANSFORM)
+        return "add --lora-rank 16 --lora-targets q,v";
+    if (key == KEY_LINEAR_EXPERTS)
+        return base ? "add --lora-rank 16 --lora-targets q,k,v,o"
+                    : "add --lora-rank 16 --base-dtype nf4 --lora-targets "
+                      "q,k,v,o";
+    return key == KEY_DOUBLE_QUANT && !base
+               ? "add --lora-rank 16 --base-dtype nf4"
+               : "add --lora-rank 16";
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -458,13 +493,7 @@ static void check_lora(const struct run *r, struct diag *d)
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
             if (r->given[keys[i]])
                 resolve_pointless(d, keys[i], "lora_rank",
-                                  (keys[i] == KEY_DOUBLE_QUANT
-                                   || keys[i] == KEY_LINEAR_EXPERTS)
-                                          && !r->given[KEY_BASE_DTYPE]
-                                      ? "add --lora-rank 16 --base-dtype nf4"
-                                  : keys[i] == KEY_LAYERS_TO_TRANSFORM
-                                      ? "add --lora-rank 16 --lora-targets q,v"
-                                      : "add --lora-rank 16");
+                                  hint_rank(r, keys[i]));
         }
         return;
     }
