@@ -734,9 +734,9 @@ static void put_copied_back(struct put *p, const struct stage *s)
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     p->m->op = "all-gather copy-out";
     put_kept(p, s, position);
-    if (stage_recomputed(s, position))
+    if (stage_recomputed(s, position)) /* on the host it comes after that */
         PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
-            F("bytes", w->input));
+            F("bytes", stage_offloads(s) ? 0 : w->input));
     else
         PUT(p, kept_term(s, position), "kept by this block, not yet used",
             F("bytes", w->kept));
