@@ -117,8 +117,7 @@ uint64_t stretch_keeps(const struct stage *s, uint32_t position,
     if (!stage_recomputed(s, position))
         return e->kept;
     const uint32_t first = stage_group_first(s, position);
-    const uint64_t input =
-        position == first && w->keeps_input ? min_u64(e->kept, w->input) : 0;
+    const uint64_t input = position == first && e->input ? w->input : 0;
     return e->kept - input + s->before[position].regrown
            - s->before[first].regrown;
 }

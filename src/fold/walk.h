@@ -47,6 +47,7 @@ struct extremum {
     uint64_t tmp;   /* everything else but weight gradients */
     uint64_t wgrad; /* weight gradients of this block so far */
     uint32_t op;    /* index into program.op */
+    bool input;     /* the block's own is among what backward needs */
 };
 
 static inline uint64_t extremum_total(const struct extremum *e)

@@ -65,8 +65,7 @@ static void note_arrival(struct walk *w, tensor_id id)
                           .goes = ends_module(w, t) ? t->bytes : 0,
                           .offset = walk_slot_of(w, id)->offset,
                           .until = w->since,
-                          .at = { w->kept, w->tmp, w->wgrad,
-                                  w->b->op_first + w->at } };
+                          .at = walk_now(w) };
     w->since = (struct extremum){ 0 };
 }
 

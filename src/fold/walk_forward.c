@@ -255,8 +255,8 @@ static void sum_input(const struct walk *w, struct summed *x,
 INLINE void sum_top(struct walk *w, const struct summed *x)
 {
     if (x->kept + x->tmp > w->top.kept + w->top.tmp)
-        w->top =
-            (struct extremum){ x->kept, x->tmp, 0, w->b->op_first + x->at };
+        w->top = (struct extremum){ x->kept, x->tmp, 0, w->b->op_first + x->at,
+                                    false };
 }
 
 /* The fullest moment of operations before `end`, of which none leaves forward, as

@@ -32,8 +32,7 @@ void walk_begin_nodes(struct walk *w, bool back)
 
 static void node_ends(struct walk *w)
 {
-    const struct extremum now = { w->kept, w->tmp, w->wgrad,
-                                  w->b->op_first + w->at };
+    const struct extremum now = walk_now(w);
     w->nodes->top[w->node] = w->top;
     w->nodes->end[w->node] = now;
     w->fullest = *extremum_fuller(&w->fullest, &w->top);

@@ -221,11 +221,18 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k);
 /* Made by an active region that does not keep its result. */
 bool walk_is_discarded(const struct walk *w, const struct walk_slot *s);
 
+/* What is alive now. */
+static inline struct extremum walk_now(const struct walk *w)
+{
+    const struct walk_slot *in = &w->slot[w->b->tensor_count];
+    return (struct extremum){ w->kept, w->tmp, w->wgrad, w->b->op_first + w->at,
+                              in->live && in->kept };
+}
+
 /* Looks whether more is alive now than ever before in this walk. */
 static inline void walk_note(struct walk *w)
 {
-    const struct extremum now = { w->kept, w->tmp, w->wgrad,
-                                  w->b->op_first + w->at };
+    const struct extremum now = walk_now(w);
     if (extremum_total(&now) > extremum_total(&w->top))
         w->top = now;
     if (w->arrival != NULL && extremum_total(&now) > extremum_total(&w->since))

@@ -43,8 +43,8 @@ static void remake(struct walk *w, const struct extremum *again)
         walk_again(w);
     } else {
         const struct extremum now = { w->kept + again->kept,
-                                      w->tmp + again->tmp, w->wgrad,
-                                      again->op };
+                                      w->tmp + again->tmp, w->wgrad, again->op,
+                                      false };
         w->top = *extremum_fuller(&now, &w->top);
     }
     w->times++;

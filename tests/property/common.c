@@ -77,7 +77,7 @@ static bool begins_as(const struct program *p, const struct block *b)
 static bool same(const struct extremum *x, const struct extremum *y)
 {
     return x->kept == y->kept && x->tmp == y->tmp && x->wgrad == y->wgrad
-           && x->op == y->op;
+           && x->op == y->op && x->input == y->input;
 }
 
 static bool same_passes(const struct block_walk *x, const struct block_walk *y)
