@@ -172,7 +172,7 @@ static uint64_t of_shards(const struct stage *s)
 {
     const struct run *run = s->run;
     struct update_loop loop = { 0 };
-    if (fsdp_root_elems(s) > 0)
+    if (fsdp_root_sums(s).elems > 0)
         loop_add(&loop, run, div_up(root_elems(s), run->shard));
     for (uint32_t i = 0; i < s->n; i++)
         if (fsdp_is_unit(s, i) && s->states[stage_block(s, i)].elems > 0)

@@ -70,26 +70,23 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
     return bytes - s->tied_here;
 }
 
-uint64_t fsdp_root_cut(const struct stage *s)
+static void root_add(struct root_sums *sum, const struct block_states *b)
 {
-    const struct block_states *joint = fsdp_root_joint(s);
-    uint64_t elems = joint != NULL ? joint->cut_elems : 0;
-    if (fsdp_embed_is_last(s))
-        elems += s->states[s->p->embed].cut_elems;
-    if (s->head && !fsdp_head_apart(s))
-        elems += s->states[s->p->head].cut_elems;
-    return elems;
+    sum->elems += b->elems;
+    sum->cut += b->cut_elems;
+    sum->own += b->own_elems;
 }
 
-uint64_t fsdp_root_elems(const struct stage *s)
+struct root_sums fsdp_root_sums(const struct stage *s)
 {
-    const struct block_states *joint = fsdp_root_joint(s);
-    uint64_t elems = joint != NULL ? joint->elems : 0;
+    struct root_sums sum = { 0 };
+    if (fsdp_root_joint(s) != NULL)
+        root_add(&sum, fsdp_root_joint(s));
     if (fsdp_embed_is_last(s))
-        elems += s->states[s->p->embed].elems;
+        root_add(&sum, &s->states[s->p->embed]);
     if (s->head && !fsdp_head_apart(s))
-        elems += s->states[s->p->head].elems;
-    return elems;
+        root_add(&sum, &s->states[s->p->head]);
+    return sum;
 }
 
 bool fsdp_is_unit(const struct stage *s, uint32_t position)

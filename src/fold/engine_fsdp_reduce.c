@@ -199,7 +199,7 @@ void fsdp_first_reduced(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const struct block_states *head = head_of_other(s);
     const uint64_t root =
-        fsdp_root_cut(s) - (head != NULL ? head->cut_elems : 0);
+        fsdp_root_sums(s).cut - (head != NULL ? head->cut_elems : 0);
     const uint64_t root_bytes =
         fsdp_root_bytes(s) - (head != NULL ? head->bytes : 0);
     const struct block_states *unit = &s->states[stage_block(s, 0)];
@@ -268,17 +268,6 @@ static uint64_t root_largest(const struct stage *s)
     return most;
 }
 
-static uint64_t root_own(const struct stage *s)
-{
-    const struct block_states *joint = fsdp_root_joint(s);
-    uint64_t own = joint != NULL ? joint->own_elems : 0;
-    if (fsdp_embed_is_last(s))
-        own += s->states[s->p->embed].own_elems;
-    if (s->head && !fsdp_head_apart(s))
-        own += s->states[s->p->head].own_elems;
-    return own;
-}
-
 static uint64_t wire_bytes(const struct stage *s, uint64_t elems)
 {
     return elems * dtype_size(s->run->prec.reduce);
@@ -286,12 +275,12 @@ static uint64_t wire_bytes(const struct stage *s, uint64_t elems)
 
 static struct turn root_turn(const struct stage *s)
 {
-    const uint64_t elems = fsdp_root_elems(s);
+    const uint64_t elems = fsdp_root_sums(s).elems;
     const uint32_t at =
         s->head && !fsdp_head_apart(s) ? s->p->head : stage_block(s, 0);
     return (struct turn){
-        .elems = fsdp_root_cut(s),
-        .own = root_own(s),
+        .elems = fsdp_root_sums(s).cut,
+        .own = fsdp_root_sums(s).own,
         .whole =
             fsdp_defers(s->run) ? wire_bytes(s, elems) : fsdp_root_wgrads(s),
         .last = elems == 0 ? 0 : last_grad(s, at),
@@ -398,8 +387,8 @@ static void put_units_all_reduced(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     if (fsdp_has_all_reduced(run, run->grad_accum > 1))
         PUT(p, TERM_REDUCE_TMP, ALL_REDUCED_LABEL,
-            F("P/N, tensor by tensor",
-              s->sum.own_elems - root_own(s) - late_turn(s, late_unit(s)).own),
+            F("P/N, tensor by tensor", s->sum.own_elems - fsdp_root_sums(s).own
+                                           - late_turn(s, late_unit(s)).own),
             F("bytes", dtype_size(run->prec.reduce)));
 }
 
@@ -419,7 +408,7 @@ static void put_late_turn(struct put *p, const struct stage *s)
                        && (s->run->grad_accum == 1 || fsdp_defers(s->run));
     put_turn(p, s, &late);
     PUT(p, TERM_GRAD_SHARDS, "the root's gradient shards",
-        F("P/N, tensor by tensor", comes ? root_own(s) : 0),
+        F("P/N, tensor by tensor", comes ? fsdp_root_sums(s).own : 0),
         F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
@@ -446,7 +435,7 @@ uint64_t fsdp_root_own_to_come(const struct stage *s)
     if ((!flattens(s) && run->engine != ENGINE_FSDP2)
         || (run->grad_accum > 1 && !fsdp_defers(run)))
         return 0;
-    return root_own(s) + late_turn(s, late_unit(s)).own;
+    return fsdp_root_sums(s).own + late_turn(s, late_unit(s)).own;
 }
 
 /* The root's own turn, the last: joined while its parameters are whole, or
@@ -454,7 +443,8 @@ uint64_t fsdp_root_own_to_come(const struct stage *s)
 void fsdp_root_done(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    const uint64_t wire = fsdp_root_elems(s) * dtype_size(run->prec.reduce);
+    const uint64_t wire =
+        fsdp_root_sums(s).elems * dtype_size(run->prec.reduce);
     const uint64_t grads = fsdp_root_wgrads(s);
     const uint64_t waited = fsdp_defers(run) ? grads : 0;
     if (run->engine == ENGINE_FSDP2) {
@@ -472,8 +462,8 @@ void fsdp_root_done(struct put *p, const struct stage *s)
     put_left_whole(p, s);
     if (cast > fsdp_root_bytes(s) + grads + waited) {
         put_flat(p, grads - waited);
-        put_cast(p, s, fsdp_root_elems(s));
-        put_reduced(p, s, fsdp_root_elems(s));
+        put_cast(p, s, fsdp_root_sums(s).elems);
+        put_reduced(p, s, fsdp_root_sums(s).elems);
         return;
     }
     put_flat(p, grads);

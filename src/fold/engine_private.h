@@ -171,15 +171,19 @@ void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
 /* After the last backward of the pass. */
 void fsdp_root_done(struct put *p, const struct stage *s);
 void fsdp_first_reduced(struct put *p, const struct stage *s);
+/* What stages keep of the step before's reductions (keep_reduce_scatter); of the
+ * first chunk too, which is the last to reduce. */
 void fsdp_put_kept(struct put *p, const struct stage *s, bool first);
 /* Version 2: at the end of a backward whose gradients wait these are cast. */
 bool fsdp_casts_waiting(const struct run *run, bool later);
 void fsdp_cast_waiting(struct put *p, const struct stage *s);
-/* Gradients of the root, which go last: bytes whole, elements. */
+/* Gradients of the root, which go last: bytes whole; elements, those of all ranks'
+ * shards, and of this rank's. */
+struct root_sums {
+    uint64_t elems, cut, own;
+};
 uint64_t fsdp_root_wgrads(const struct stage *s);
-uint64_t fsdp_root_elems(const struct stage *s);
-/* ... of all ranks' shards. */
-uint64_t fsdp_root_cut(const struct stage *s);
+struct root_sums fsdp_root_sums(const struct stage *s);
 /* Elements of its shard that no micro-batch before the last has reduced. */
 uint64_t fsdp_root_own_to_come(const struct stage *s);
 

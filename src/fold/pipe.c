@@ -51,13 +51,6 @@ void pipe_put_outputs(struct put *p, const struct stage *s)
         F("micro-batches", s->run->grad_accum), F("bytes", pipe_outputs(s)));
 }
 
-/* One tensor of all (schedules.py, _merge_outputs), which nobody names. */
-static void merge_outputs(struct put *p, const struct stage *s)
-{
-    PUT(p, TERM_PIPE, "logits of the step's micro-batches, put together",
-        F("micro-batches", s->run->grad_accum), F("bytes", pipe_outputs(s)));
-}
-
 /* Held of one micro-batch from its forward to its backward: its result, and
  * without tensor parallelism its input, of which forward takes a clone. */
 uint64_t pipe_micro_batch(const struct stage *s)
@@ -167,9 +160,11 @@ void pipe_idle(struct put *p, const struct stage *s)
             F("bytes", s->sent_back));
 }
 
+/* One tensor of all (schedules.py, _merge_outputs), which nobody names. */
 void pipe_clip(struct put *p, const struct stage *s)
 {
-    merge_outputs(p, s);
+    PUT(p, TERM_PIPE, "logits of the step's micro-batches, put together",
+        F("micro-batches", s->run->grad_accum), F("bytes", pipe_outputs(s)));
 }
 
 void pipe_after(struct put *p, const struct stage *s)
