@@ -21,7 +21,8 @@ enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
 #define ENERGY_NODE 1.38
 #define ENERGY_CENTRE 1.1
 /* Where the TDP is a module's, of GPU and CPU: JEDI, 24 nodes of 4 GH200 of 680 W
- * each, draws 62 kW in Linpack (4.5 PFLOP/s, 72.7 GFLOP/s a watt), 0.95 of it. */
+ * each (recalled), draws 62 kW in Linpack (4.5 PFLOP/s, 72.7 GFLOP/s a watt), 0.95
+ * of it. */
 #define ENERGY_NODE_OF_MODULES 1.0
 
 static bool has_law(const struct memplan_report *r)
