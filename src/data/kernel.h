@@ -19,9 +19,12 @@ struct product_speed {
     double quantum;  /* how much of the last wave's idle units shows */
 };
 
+/* Five products in backward for two in forward (Dao 2023, FlashAttention-2). */
+#define ATTENTION_BACK_FLOPS 2.5
+
 /* A fused kernel: share of the peak that long causal sequences and heads of 128
- * reach, of the FLOPs of forward and of 2.5 times as many in backward; length
- * and width of heads at which the rate is half. */
+ * reach, of the FLOPs of forward and of ATTENTION_BACK_FLOPS times as many in
+ * backward; length and width of heads at which the rate is half. */
 struct attention_speed {
     double forward, backward, half_tokens, half_head;
 };

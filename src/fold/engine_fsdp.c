@@ -75,6 +75,7 @@ static void root_add(struct root_sums *sum, const struct block_states *b)
     sum->elems += b->elems;
     sum->cut += b->cut_elems;
     sum->own += b->own_elems;
+    sum->largest = max_u64(sum->largest, b->largest_own);
 }
 
 struct root_sums fsdp_root_sums(const struct stage *s)

@@ -257,17 +257,6 @@ struct turn {
     uint64_t largest;    /* elements: of this rank's shards */
 };
 
-static uint64_t root_largest(const struct stage *s)
-{
-    const struct block_states *joint = fsdp_root_joint(s);
-    uint64_t most = joint != NULL ? joint->largest_own : 0;
-    if (fsdp_embed_is_last(s))
-        most = max_u64(most, s->states[s->p->embed].largest_own);
-    if (s->head && !fsdp_head_apart(s))
-        most = max_u64(most, s->states[s->p->head].largest_own);
-    return most;
-}
-
 static uint64_t wire_bytes(const struct stage *s, uint64_t elems)
 {
     return elems * dtype_size(s->run->prec.reduce);
@@ -275,16 +264,16 @@ static uint64_t wire_bytes(const struct stage *s, uint64_t elems)
 
 static struct turn root_turn(const struct stage *s)
 {
-    const uint64_t elems = fsdp_root_sums(s).elems;
+    const struct root_sums root = fsdp_root_sums(s);
     const uint32_t at =
         s->head && !fsdp_head_apart(s) ? s->p->head : stage_block(s, 0);
     return (struct turn){
-        .elems = fsdp_root_sums(s).cut,
-        .own = fsdp_root_sums(s).own,
-        .whole =
-            fsdp_defers(s->run) ? wire_bytes(s, elems) : fsdp_root_wgrads(s),
-        .last = elems == 0 ? 0 : last_grad(s, at),
-        .largest = root_largest(s),
+        .elems = root.cut,
+        .own = root.own,
+        .whole = fsdp_defers(s->run) ? wire_bytes(s, root.elems)
+                                     : fsdp_root_wgrads(s),
+        .last = root.elems == 0 ? 0 : last_grad(s, at),
+        .largest = root.largest,
     };
 }
 

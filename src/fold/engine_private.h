@@ -178,9 +178,9 @@ void fsdp_put_kept(struct put *p, const struct stage *s, bool first);
 bool fsdp_casts_waiting(const struct run *run, bool later);
 void fsdp_cast_waiting(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole; elements, those of all ranks'
- * shards, and of this rank's. */
+ * shards, and of this rank's; of its largest shard. */
 struct root_sums {
-    uint64_t elems, cut, own;
+    uint64_t elems, cut, own, largest;
 };
 uint64_t fsdp_root_wgrads(const struct stage *s);
 struct root_sums fsdp_root_sums(const struct stage *s);

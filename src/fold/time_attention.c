@@ -146,7 +146,8 @@ double time_attended(const struct clock *c, const struct attended *x, bool back)
     const double rate = c->run->scale[SPEED_ATTENTION] * time_peak(c, x->dtype)
                         / c->slowest * share_of(c, x, back)
                         * filled(c, x, back);
-    return (back ? 2.5 : 1) * x->flop / rate + KERNEL_LATENCY_S;
+    return (back ? ATTENTION_BACK_FLOPS : 1) * x->flop / rate
+           + KERNEL_LATENCY_S;
 }
 
 /* Rows of the queries are those of the log-sum-exp beside the result. A mask that

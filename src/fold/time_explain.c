@@ -166,8 +166,9 @@ static const char *op_words(struct arena *a, const struct heavy *h,
                    forward * 1e3, flop / forward / 1e12);
         if (back > 0 && h->op->core_attention)
             str_append(text, KERNELS_TEXT,
-                       "; backward %.3g ms, %.0f TFLOP/s of 2.5 times as many",
-                       back * 1e3, 2.5 * flop / back / 1e12);
+                       "; backward %.3g ms, %.0f TFLOP/s of %g times as many",
+                       back * 1e3, ATTENTION_BACK_FLOPS * flop / back / 1e12,
+                       ATTENTION_BACK_FLOPS);
     }
     return arena_copy(a, text, str_of(text).n);
 }
