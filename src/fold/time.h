@@ -18,6 +18,9 @@ struct copy_note;
  * forward, and backward, where no Python runs. */
 #define HOST_FORWARD_S 14e-6
 #define HOST_BACKWARD_S 8e-6
+/* More for a collective than for a kernel; fitted with HOST_CHECKPOINT_S
+ * (time_step.c). */
+#define HOST_MESSAGE_S 50e-6
 /* Share of the link's rate that copies from and to pinned memory reach
  * (stas00/ml-engineering, network: 55 of 63 GB/s). */
 #define HOST_LINK_SHARE 0.87
@@ -196,6 +199,18 @@ void time_offload(struct time_result *out, const struct clock *c,
 double time_copy(const struct run *run, const struct copy_note *x);
 /* Whose rate it runs at; NULL of parts that are no copies. */
 const char *time_copy_source(enum time_part part, const struct run *run);
+
+/* ---- time_exchange.c ---- */
+
+/* Seconds of `bytes` of hidden states, or of their gradient, between two of
+ * DeepSpeed's stages: each tensor-parallel rank sends its part. */
+double time_exchange_send(const struct clock *c, double bytes);
+/* Adds what a micro-batch's passes take more for the stage before theirs, and
+ * for the one after. */
+void time_exchange_before(struct pass *forward, struct pass *back,
+                          const struct clock *c, double bytes);
+void time_exchange_after(struct pass *forward, struct pass *back,
+                         const struct clock *c, double bytes);
 
 /* ---- time_pipe.c ---- */
 

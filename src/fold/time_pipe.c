@@ -36,6 +36,12 @@ bool pipe_blocks(const struct run *run)
     return run->schedule == SCHED_1F1B || run->schedule == SCHED_GPIPE;
 }
 
+/* [deepspeed/runtime/pipe/schedule.py, TrainSchedule.steps] */
+bool pipe_takes_turns(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && pipe_blocks(run);
+}
+
 uint64_t pipe_round(const struct run *run)
 {
     return run_loops(run) ? run_round(run) : run->pp;
@@ -65,6 +71,16 @@ COLD static double remade(const struct pipe *x, uint64_t rank, enum when when)
     return sum;
 }
 
+/* What a rank waits for of a micro-batch's messages, its own and others'. */
+static double waits(const struct pipe *x, uint64_t rank)
+{
+    const struct run *run = x->run;
+    const double sides = (rank > 0 ? 1 : 0) + (rank + 1 < run->pp ? 1 : 0);
+    if (!pipe_blocks(run))
+        return 0;
+    return (pipe_takes_turns(run) ? 2 : 1) * sides * x->send;
+}
+
 /* Of a rank: what it computes for one micro-batch, its sends included where it
  * waits for them. */
 static double busy(const struct pipe *x, uint64_t rank, enum when when)
@@ -80,9 +96,7 @@ static double busy(const struct pipe *x, uint64_t rank, enum when when)
         sum += remade(x, rank, when);
     if (schedule_is_dual(run))
         sum /= 2; /* of the micro-batches, half go either way */
-    const uint64_t last = run->pp - 1;
-    const double sends = (rank > 0 ? 1 : 0) + (rank < last ? 1 : 0);
-    return sum + (pipe_blocks(run) ? sends * x->send : 0);
+    return sum + waits(x, rank);
 }
 
 /* Returns how long. */
@@ -138,7 +152,9 @@ static double there_and_back(const struct pipe *x)
 
 /* 1F1B, if stage i never waits between its first backward and its last forward:
  * before it the first micro-batch goes to the end and returns, after it the last
- * one does, and those in flight at i are the difference. The slowest decides. */
+ * one does, and those in flight at i are the difference. The slowest decides. A
+ * message takes its time once of those, and of both stages between them where
+ * they take turns. */
 static double one_by_one(const struct pipe *x)
 {
     const uint64_t pp = x->run->pp, m = x->run->grad_accum;
@@ -147,7 +163,7 @@ static double one_by_one(const struct pipe *x)
         const struct pipe_pass p = stage_pass(x, i);
         const double one = p.forward + p.input + p.weight;
         const double between = (double)(m - min_u64(m, pp - i));
-        longest = fmax(longest, after + between * one);
+        longest = fmax(longest, after + between * busy(x, i, BETWEEN));
         after += one;
     }
     return after + longest;

@@ -20,5 +20,8 @@ double pipe_run(struct pipe_run *out, const struct pipe *x, uint64_t micros,
 uint64_t pipe_round(const struct run *run);
 /* Sends of schedules without chunks are waited for by the sender, too. */
 bool pipe_blocks(const struct run *run);
+/* Stages beside each other send one after the other, each of which waits for
+ * both: a forward's result and a backward's cross. */
+bool pipe_takes_turns(const struct run *run);
 
 #endif

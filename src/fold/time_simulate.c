@@ -108,22 +108,24 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
     const struct pipe_pass *at = &s->x->at[stage];
     const bool first = stage == 0, last = stage + 1 == s->stages;
     const double send = s->x->send, wait = pipe_blocks(s->x->run) ? send : 0;
+    const double held = pipe_takes_turns(s->x->run) ? send : 0;
     struct timed p = { .sets = row(s, ROW_NOBODY) };
     switch (kind) {
     case SLOT_FORWARD:
         p.needs = first ? row(s, ROW_THERE) : row_of(s, false, stage - 1);
         p.sets = row_of(s, false, stage);
-        p.hop = first ? 0 : send;
+        p.hop = first ? 0 : send - held;
         p.sends = last ? 0 : wait;
-        p.time = at->forward;
+        p.time = at->forward + (first ? 0 : held);
         break;
     case SLOT_BACKWARD:
     case SLOT_INPUT:
         p.needs = last ? row_of(s, false, stage) : row_of(s, true, stage + 1);
         p.sets = row_of(s, true, stage);
-        p.hop = last ? 0 : send;
+        p.hop = last ? 0 : send - held;
         p.sends = first ? 0 : wait;
-        p.time = at->input + (kind == SLOT_INPUT ? 0 : at->weight);
+        p.time = at->input + (kind == SLOT_INPUT ? 0 : at->weight)
+                 + (last ? 0 : held);
         if (kind == SLOT_INPUT && !schedule_splits(s->x->run))
             p.time += at->weight - (last ? s->x->deferred_s : 0);
         break;

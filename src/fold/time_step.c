@@ -19,7 +19,6 @@
  * again: random states are saved, forked for each dropout, and restored. Both
  * fitted to the rows of vtrain-single whose id's 32-bit FNV-1a hash is even (351
  * rows: mean |ln| 0.41 without, 0.09 with; 0.09 on the 352 others). */
-#define HOST_MESSAGE_S 50e-6
 #define HOST_CHECKPOINT_S 2.6e-3
 
 /* A chunk of a rank: the layers that a micro-batch goes through at once. */
@@ -224,18 +223,28 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
 
 /* ---- the pipeline ---- */
 
-/* DeepSpeed's engine sends a part from each tensor-parallel rank, which the
- * receivers gather (runtime/pipe/engine.py, is_pipe_partitioned). */
 static double send_seconds(const struct step_clock *s)
 {
     const struct run *run = s->c.run;
-    const uint64_t stride = run->tp * run->cp * run->dp;
     const double bytes = sent_bytes(s->c.p);
-    if (run->engine != ENGINE_DEEPSPEED || run->tp <= 1)
-        return time_send(&s->c, stride, bytes);
-    return time_send(&s->c, stride, bytes / (double)run->tp)
-           + time_wire(&s->c, WIRE_ALL_GATHER, (struct ranks){ run->tp, 1 },
-                       bytes);
+    return run->engine == ENGINE_DEEPSPEED
+               ? time_exchange_send(&s->c, bytes)
+               : time_send(&s->c, run->tp * run->cp * run->dp, bytes);
+}
+
+/* What a stage does to what its neighbours send, of which only DeepSpeed's says
+ * more than the sends. */
+static void add_arrivals(struct chunk *k, const struct step_clock *s,
+                         bool first, bool last)
+{
+    const struct run *run = s->c.run;
+    const double bytes = sent_bytes(s->c.p);
+    if (run->engine != ENGINE_DEEPSPEED || run->pp == 1)
+        return;
+    if (!first)
+        time_exchange_before(&k->forward, &k->input, &s->c, bytes);
+    if (!last)
+        time_exchange_after(&k->forward, &k->input, &s->c, bytes);
 }
 
 /* ---- between replicas ---- */
@@ -671,6 +680,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         const struct counts has = count_blocks(s, here);
         chunk_of(&k, s, &has, rank,
                  remakes(run) ? schedule_split_share(run, rank, c) : 0);
+        add_arrivals(&k, s, here->embed, here->head);
         put_chunk(out, &k, m);
         note_blocks(s, &has, m);
         add(&whole.forward, &k.forward, 1);
@@ -760,6 +770,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
         const struct counts has = count_blocks(s, &at[i]);
         /* ranks matter to 1F1B's chunks alone, which go round them */
         chunk_of(&k, s, &has, i % run->pp, 0);
+        add_arrivals(&k, s, i == 0, i + 1 == n);
         pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
                                       total(&k.weight), 0 };
         if (!again)

@@ -50,6 +50,8 @@ static struct run random_run(void)
     if (r.schedule == SCHED_DUALPIPE || r.schedule == SCHED_DUALPIPE_V
         || r.schedule == SCHED_ZB_V)
         r.grad_accum = 2 * r.pp * pick(1, 6);
+    if (r.schedule == SCHED_1F1B && pick(0, 1) == 0)
+        r.engine = ENGINE_DEEPSPEED;
     if (run_folds(&r) && pick(0, 1) == 0) {
         r.impl = IMPL_TORCHTITAN;
         r.engine = ENGINE_FSDP2;
@@ -105,6 +107,31 @@ static void test_formula_is_simulation(void **state)
     }
     arena_release(&a);
     assert_int_equal(bad, 0);
+}
+
+/* Two stages, two micro-batches; 1 forward and 2 back, 0.25 a send. Before the
+ * first one's backward lie its forwards (2), a send there and one back; after it,
+ * of the second one, forward and backward of the last stage and its own: in all
+ * 9, and what of the sends is in between. */
+static void test_turns_by_hand(void **state)
+{
+    (void)state;
+    const double send = 0.25;
+    const struct pipe_pass at[] = { { 1, 1, 1, 0 }, { 1, 1, 1, 0 } };
+    struct run run = { .schedule = SCHED_1F1B,
+                       .vpp = 1,
+                       .pp = 2,
+                       .grad_accum = 2,
+                       .engine = ENGINE_MEGATRON };
+    const struct pipe x = { .run = &run, .at = at, .send = send };
+    struct arena a;
+    arena_init(&a, NULL);
+    /* the first gradient and the second hidden states cross */
+    assert_true(fabs(pipe_simulated(&x, 2, &a) - (9 + 3 * send)) < 1e-12);
+    run.engine = ENGINE_DEEPSPEED;
+    assert_true(fabs(pipe_simulated(&x, 2, &a) - (9 + 4 * send)) < 1e-12);
+    assert_true(fabs(pipe_busy(&x) - (3 + 2 * send)) < 1e-12);
+    arena_release(&a);
 }
 
 /* ---- orders in short ---- */
@@ -256,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_bubbles),
         cmocka_unit_test(test_formula_is_simulation),
+        cmocka_unit_test(test_turns_by_hand),
         cmocka_unit_test(test_orders_in_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,14 @@ static bool close_to(double x, double want)
     return fabs(x - want) <= 1e-9 * fabs(want);
 }
 
+static double total_of(const struct pass *p)
+{
+    double sum = 0;
+    for (int i = 0; i < TIME_PARTS; i++)
+        sum += p->part[i];
+    return sum;
+}
+
 struct expected {
     double there, back, slowed;
 };
@@ -314,6 +322,49 @@ static void test_frozen_weights_stay(void **state)
     }
 }
 
+/* Between DeepSpeed's stages, of tensors of 64 MiB: the bytes of what its engine
+ * copies, and what the host starts between its waits. */
+static void test_exchange_by_hand(void **state)
+{
+    (void)state;
+    const double n = 64 << 20, part = n / 4;
+    memplan_report *r =
+        estimate("gpt2", PAIRS("framework", "megatron-deepspeed", "tp", "4",
+                               "pp", "2", "gpus", "8", "gpu", "h100-80gb"));
+    struct clock c;
+    struct pass there = { 0 }, back = { 0 };
+    clock_init(&c, &r->program, &r->run);
+    const double gather =
+        time_wire(&c, WIRE_ALL_GATHER, (struct ranks){ 4, 1 }, n);
+    const double whole = time_bytes(&c, 5 * n + 2 * part);
+    const double clone = time_bytes(&c, 2 * part);
+    assert_true(close_to(time_exchange_send(&c, n),
+                         time_send(&c, 4, 0) + time_send(&c, 4, part)));
+    time_exchange_before(&there, &back, &c, n);
+    assert_true(close_to(there.part[TIME_MEMORY], 2 * clone + whole));
+    assert_true(close_to(there.part[TIME_TP], gather));
+    assert_true(close_to(there.part[TIME_HOST],
+                         (2 + 1) * HOST_MESSAGE_S + (4 + 3) * HOST_FORWARD_S));
+    assert_true(close_to(total_of(&back), clone));
+    there = back = (struct pass){ { 0 }, 0, 0, 0, 0 };
+    time_exchange_after(&there, &back, &c, n);
+    assert_true(close_to(total_of(&there), clone));
+    assert_true(close_to(back.part[TIME_MEMORY], 2 * whole));
+    assert_true(close_to(back.part[TIME_TP], 2 * gather));
+    assert_true(close_to(back.part[TIME_HOST],
+                         (2 + 2) * HOST_MESSAGE_S + 6 * HOST_FORWARD_S));
+    r->run.tp = 1; /* nothing is cut, and the host waits for nothing */
+    clock_init(&c, &r->program, &r->run);
+    there = back = (struct pass){ { 0 }, 0, 0, 0, 0 };
+    time_exchange_before(&there, &back, &c, n);
+    time_exchange_after(&there, &back, &c, n);
+    assert_true(close_to(total_of(&there), 2 * time_bytes(&c, 2 * n)));
+    assert_true(total_of(&back) <= 0);
+    assert_true(
+        close_to(time_exchange_send(&c, n), time_send(&c, r->run.dp, n)));
+    memplan_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_deferred_beside_flush),
         cmocka_unit_test(test_bytes_gathered_again),
         cmocka_unit_test(test_frozen_weights_stay),
+        cmocka_unit_test(test_exchange_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/*
+ * What DeepSpeed's pipeline does around its sends: parts of tensors are said and
+ * sent, restored where they arrive, and the host waits for the GPU in between.
+ * Refuses to know the order of passes (time_pipe.c). [docs/method.md eq.
+ * step-time; deepspeed/runtime/pipe/engine.py, deepspeed/runtime/utils.py]
+ */
+#include "fold/time.h"
+
+#include "base/banned.h"
+
+/* With tensor parallelism what is sent is cut in parts, and the tensor that says
+ * how goes ahead of it, copied from the host, which waits for the pass before. So
+ * nothing is started ahead: these are bare. Of an exchange the two messages of
+ * what comes first; the rest start while those are under way. Of hidden states
+ * that arrive two tensors received, two given to the pass, each a clone. */
+enum { FIRST_MESSAGES = 2, ARRIVAL_CLONES = 4 };
+/* PartitionedTensor.full() until it gathers. */
+enum { RESTORE_KERNELS = 3 };
+
+static bool in_parts(const struct run *run)
+{
+    return run->tp > 1;
+}
+
+static double part_bytes(const struct clock *c, double bytes)
+{
+    return bytes / (double)c->run->tp;
+}
+
+static void wait_for_host(struct pass *p, const struct clock *c,
+                          double messages, double kernels)
+{
+    p->part[TIME_HOST] +=
+        c->run->scale[SPEED_HOST]
+        * (messages * HOST_MESSAGE_S + kernels * HOST_FORWARD_S);
+}
+
+static void clone(struct pass *p, const struct clock *c, double bytes)
+{
+    p->part[TIME_MEMORY] += time_bytes(c, 2 * bytes);
+}
+
+/* PartitionedTensor.full(): zeros, the rank's own part copied into them, parts
+ * gathered in one tensor and copied out of it (c10d, of a list), all cloned. */
+static void restore(struct pass *p, const struct clock *c, double bytes)
+{
+    const double moved =
+        bytes + 2 * part_bytes(c, bytes) + 2 * bytes + 2 * bytes;
+    p->part[TIME_MEMORY] += time_bytes(c, moved);
+    p->part[TIME_TP] +=
+        time_wire(c, WIRE_ALL_GATHER, (struct ranks){ c->run->tp, 1 }, bytes);
+    wait_for_host(p, c, 1, RESTORE_KERNELS);
+}
+
+double time_exchange_send(const struct clock *c, double bytes)
+{
+    const struct run *run = c->run;
+    const uint64_t stride = run->tp * run->cp * run->dp;
+    if (!in_parts(run))
+        return time_send(c, stride, bytes);
+    return time_send(c, stride, 0) + time_send(c, stride, part_bytes(c, bytes));
+}
+
+void time_exchange_before(struct pass *forward, struct pass *back,
+                          const struct clock *c, double bytes)
+{
+    const double part = part_bytes(c, bytes);
+    clone(forward, c, part); /* as received, */
+    clone(forward, c, part); /* and for the pass */
+    if (!in_parts(c->run))
+        return;
+    wait_for_host(forward, c, FIRST_MESSAGES, ARRIVAL_CLONES);
+    restore(forward, c, bytes);
+    clone(back, c, part); /* of the gradient that is sent */
+}
+
+void time_exchange_after(struct pass *forward, struct pass *back,
+                         const struct clock *c, double bytes)
+{
+    if (!in_parts(c->run))
+        return;
+    clone(forward, c, part_bytes(c, bytes));
+    wait_for_host(back, c, FIRST_MESSAGES, 0);
+    restore(back, c, bytes); /* its own output, of which it kept a part, */
+    restore(back, c, bytes); /* and the gradient */
+}
