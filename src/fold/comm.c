@@ -160,6 +160,11 @@ static void data_parallel(struct comm_result *r, const struct run *run,
         reduce_in_4_bits(r, run, g, n);
         return;
     }
+    if (run_sums_whole(run)) {
+        exchange(r, (struct exchange){ n->grads_key, n->grads, "all-reduce",
+                                       grads, ranks, 2 * m });
+        return;
+    }
     exchange(r, (struct exchange){ n->grads_key, n->grads, "reduce-scatter",
                                    grads, shard, m });
     if (g->shard < g->ranks) /* hybrid: replicas of the shards agree; MiCS's

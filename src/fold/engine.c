@@ -76,9 +76,7 @@ bool engine_optimizer_offloaded(const struct run *run)
  * which shards the states then as stage 1 does (BF16_Optimizer). */
 bool engine_keeps_fp32_buffer(const struct run *run)
 {
-    return (engine_zero_is(run, 1) || run_is_bf16_pipeline(run))
-           && run->prec.grad == DT_FP32 && run->prec.param == DT_BF16
-           && !engine_optimizer_offloaded(run);
+    return run_is_bf16_optimizer(run);
 }
 
 /* ... and in the versions that Megatron-DeepSpeed came with lets 16-bit

@@ -496,6 +496,17 @@ static void gathers(struct time_result *out, const struct step_clock *s,
     }
 }
 
+/* Gradients, summed for all ranks. */
+static double sum_seconds(const struct step_clock *s, const struct weights *w)
+{
+    const struct run *run = s->c.run;
+    const double size = (double)dtype_size(run->prec.reduce);
+    return time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, false),
+                     w->trained * size)
+           + time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, true),
+                       w->expert_trained * size);
+}
+
 /* Gradients out and weights in once a step, or each micro-batch. */
 static void exchanges(struct time_result *out, const struct step_clock *s,
                       const struct weights *w, const struct chunk *k)
@@ -507,20 +518,15 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
     back.computing += total(&k->weight);
     if (!run->overlap_comm)
         back = none;
-    const double size = (double)dtype_size(run->prec.reduce);
     tell(&s->c, "a stage's weights", "gradients");
     if (run_sharding(run) == SHARDING_NONE) {
-        const double t =
-            time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, false),
-                      w->trained * size)
-            + time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, true),
-                        w->expert_trained * size);
-        overlap(out, &s->c, t, back, 1);
+        overlap(out, &s->c, sum_seconds(s, w), back, 1);
         return;
     }
     const struct traffic t = traffic_of(&s->c, w);
     const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-    overlap(out, &s->c, t.reduce, back, each ? m : 1);
+    overlap(out, &s->c, run_sums_whole(run) ? sum_seconds(s, w) : t.reduce,
+            back, each ? m : 1);
     const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
     tell(&s->c, "a stage's weights", "gathered");
     overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);

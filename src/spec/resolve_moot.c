@@ -204,6 +204,13 @@ static void say_moot(struct run *r, const struct spec *spec)
     }
 }
 
+/* ZeRO-1 and -2 without use_multi_rank_bucket_allreduce. */
+static bool leaves_sums(const struct run *r)
+{
+    return r->engine == ENGINE_DEEPSPEED && (r->zero == 1 || r->zero == 2)
+           && r->shard > 1 && !run_sums_whole(r);
+}
+
 /* Keys of what a setup does not have: what lies beside the GPU, 8-bit states.
  */
 static void say_moot_parts(struct run *r)
@@ -227,6 +234,9 @@ static void say_moot_parts(struct run *r)
           run_deals_tensors(r) || !r->round_robin_gradients,
           " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
           "under a pipeline or BF16_Optimizer" },
+        { KEY_MULTI_RANK_BUCKET_ALLREDUCE, r->multi_rank_sums || leaves_sums(r),
+          " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
+          "under BF16_Optimizer" },
         { KEY_RETURN_OUTPUTS, run_torch_pipelines(r),
           " but in torchtitan's pipelines" },
         { KEY_KEEP_REDUCE_SCATTER,

@@ -169,16 +169,29 @@ bool run_is_bf16_pipeline(const struct run *run)
            && run->prec.master == DT_FP32;
 }
 
+bool run_is_bf16_optimizer(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED
+           && (run->zero == 1 || run_is_bf16_pipeline(run))
+           && run->prec.param == DT_BF16 && run->prec.grad == DT_FP32
+           && run->offload_optimizer == OFFLOAD_NONE;
+}
+
+bool run_sums_whole(const struct run *run)
+{
+    const bool flat = run->zero == 1 || run->zero == 2;
+    return run_is_bf16_optimizer(run)
+           || (run->engine == ENGINE_DEEPSPEED && flat
+               && run->multi_rank_sums);
+}
+
 /* What moves to the CPU needs the buffer (stage_1_and_2.py, __init__); stage 1
  * of Megatron-DeepSpeed's years takes no notice of either key (engine.py,
  * _configure_zero_optimizer), nor does BF16_Optimizer. */
 static bool collects_as_told(const struct run *run)
 {
-    const bool bf16_optimizer = run->zero == 1 && run->prec.param == DT_BF16
-                                && run->prec.grad == DT_FP32
-                                && run->offload_optimizer == OFFLOAD_NONE;
     return run->engine == ENGINE_DEEPSPEED && run->zero > 0
-           && !run_pipelines(run) && !bf16_optimizer
+           && !run_pipelines(run) && !run_is_bf16_optimizer(run)
            && (run->zero > 1 || run->framework != FW_MEGATRON_DEEPSPEED);
 }
 

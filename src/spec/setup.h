@@ -773,6 +773,7 @@ struct run {
     bool overlap_comm;
     bool contiguous_gradients;  /* as told; see run_is_loose() */
     bool round_robin_gradients; /* as told; see run_deals_tensors() */
+    bool multi_rank_sums;       /* as told; see run_sums_whole() */
     bool deterministic;         /* kernels that repeat exactly */
     bool wgrad_fusion;          /* products add into the main gradients */
     uint64_t deferred_wgrads;   /* Megatron: micro-batches whose head's weight
@@ -990,6 +991,15 @@ bool run_is_bf16_pipeline(const struct run *run);
 bool run_is_loose(const struct run *run);
 /* DeepSpeed's round_robin_gradients: tensors are dealt to partitions in turn. */
 bool run_deals_tensors(const struct run *run);
+/* DeepSpeed's BF16_Optimizer: a whole fp32 gradient buffer on every rank, sharded
+ * states. */
+bool run_is_bf16_optimizer(const struct run *run);
+/* Gradients are all-reduced although each rank updates a shard: by DeepSpeed's
+ * ZeRO-1 and -2 with use_multi_rank_bucket_allreduce, as they are unless told
+ * otherwise since 0.12.4 (stage_1_and_2.py, allreduce_and_scatter), and by
+ * BF16_Optimizer (pipe/engine.py, _bf16_reduce_grads; engine.py,
+ * buffered_allreduce_fallback). */
+bool run_sums_whole(const struct run *run);
 
 /* Something of PEFT's lies over frozen weights. */
 static inline bool run_adapts(const struct run *run)

@@ -2305,6 +2305,7 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "sub_group_size", PICK(&s, "1e9", "1M") },
         { "contiguous_gradients", PICK(&s, "true", "false") },
         { "round_robin_gradients", PICK(&s, "true", "false") },
+        { "multi_rank_bucket_allreduce", PICK(&s, "true", "false") },
     };
     return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));
 }

@@ -266,11 +266,13 @@ static void test_deepspeed_words(void **state)
            "\"mics_shard_size\": 8, \"zero_hpz_partition_size\": 1, "
            "\"mics_hierarchical_params_gather\": true, "
            "\"contiguous_gradients\": false, "
-           "\"round_robin_gradients\": true}}");
+           "\"round_robin_gradients\": true, "
+           "\"use_multi_rank_bucket_allreduce\": false}}");
     has("optimizer=adamw optimizer_impl=foreach reduce_dtype=bf16 "
         "precision=fp16-mixed offload_optimizer=cpu mics_shard_size=8 "
         "mics_hierarchical_params_gather=true contiguous_gradients=false "
-        "round_robin_gradients=true shard_degree=");
+        "round_robin_gradients=true multi_rank_bucket_allreduce=false "
+        "shard_degree=");
     import("deepspeed", "{\"optimizer\": {\"type\": \"SGD\", "
                         "\"params\": {\"momentum\": 0.9}},"
                         "\"zero_optimization\": {\"mics_shard_size\": -1, "

@@ -322,6 +322,37 @@ static void test_frozen_weights_stay(void **state)
     }
 }
 
+/* DeepSpeed's ZeRO-2 sums gradients for all ranks, twice what it sends where each
+ * part goes to its owner; BF16_Optimizer whatever it is told, its fp32 ones in the
+ * type that the engine sends (communication_data_type). */
+static void test_sums_for_all(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *zero, *grads, *all;
+        double times;
+    } rows[] = { { "2", "bf16", "true", 2 },
+                 { "2", "bf16", "false", 1 },
+                 { "1", "bf16", "true", 2 },
+                 { "1", "fp32", "false", 2 } };
+    double waited[4];
+    for (unsigned i = 0; i < 4; i++) {
+        memplan_report *r = estimate(
+            "llama-7b", PAIRS("framework", "deepspeed", "gpus", "64", "zero",
+                              rows[i].zero, "grad_dtype", rows[i].grads,
+                              "grad_accum", "1", "overlap_comm", "false",
+                              "multi_rank_bucket_allreduce", rows[i].all));
+        const double elems = (double)r->params.total;
+        assert_true(close_to(sent(r, "gradients"),
+                             rows[i].times * 63 / 64 * elems * 2));
+        waited[i] = r->time.part[TIME_DP];
+        memplan_report_free(r);
+    }
+    assert_true(waited[0] > 1.3 * waited[1]);
+    assert_true(close_to(waited[0], waited[2]));
+    assert_true(close_to(waited[3], waited[0]));
+}
+
 /* Between DeepSpeed's stages, of tensors of 64 MiB: the bytes of what its engine
  * copies, and what the host starts between its waits. */
 static void test_exchange_by_hand(void **state)
@@ -375,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_deferred_beside_flush),
         cmocka_unit_test(test_bytes_gathered_again),
         cmocka_unit_test(test_frozen_weights_stay),
+        cmocka_unit_test(test_sums_for_all),
         cmocka_unit_test(test_exchange_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
