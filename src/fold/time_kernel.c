@@ -449,6 +449,8 @@ static void op_time(struct op_clock *o)
     case OP_POW: moves_power(o); break;
     case OP_RSQRT: moves_root(o); break;
     case OP_NLL_LOSS: moves_chosen(o); break;
+    case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY: time_loss(o); break;
     case OP_LAYER_NORM:
     case OP_RMS_NORM: moves_norm(o); break;
     case OP_CAST: moves_cast(o); break;
@@ -475,8 +477,6 @@ static void op_time(struct op_clock *o)
     case OP_MAX_POOL:
     case OP_AVG_POOL:
     case OP_SWIGLU:
-    case OP_CROSS_ENTROPY:
-    case OP_COMPILED_CROSS_ENTROPY:
     case OP_CUMSUM:
     case OP_WHERE:
     case OP_TOPK:

@@ -56,7 +56,7 @@ static double units_as_bytes(const struct op_clock *o, double units,
     return units * rate / (run->gpu.sm_count * each);
 }
 
-static double lone(const struct op_clock *o, double bytes, double elems)
+double moves_lone(const struct op_clock *o, double bytes, double elems)
 {
     return fmax(bytes, units_as_bytes(o, elems, LONE_ELEMENTS_S));
 }
@@ -152,7 +152,7 @@ void moves_cast(struct op_clock *o)
         forward(o, moves_unpacked(o, x, y), 0);
     else
         forward(o, bytes, x->bytes < y->bytes ? OF_SHAPE : 0);
-    back(o, x->bytes > y->bytes ? lone(o, bytes, n) : bytes, 1);
+    back(o, x->bytes > y->bytes ? moves_lone(o, bytes, n) : bytes, 1);
 }
 
 /* Rows of a vocabulary are read again from memory for their largest and for
@@ -277,7 +277,7 @@ void moves_mean(struct op_clock *o)
 {
     const double bytes = moves_forward_bytes(o);
     forward(o, bytes, 0);
-    back(o, lone(o, bytes, (double)op_in(o, 0)->elems), 1);
+    back(o, moves_lone(o, bytes, (double)op_in(o, 0)->elems), 1);
 }
 
 /* g (e x^(e-1)): a power, and two products. */
@@ -302,7 +302,7 @@ void moves_strided(struct op_clock *o)
     moves_forward(o);
     if (o->op->kind != OP_CAT)
         back(o,
-             o->op->strided ? lone(o, bytes, (double)op_out(o, 0)->elems)
+             o->op->strided ? moves_lone(o, bytes, (double)op_out(o, 0)->elems)
                             : bytes,
              1);
 }
@@ -355,8 +355,8 @@ void moves_view(struct op_clock *o)
     if (some && (o->op->indexed || o->op->n_out == 1)) {
         double parts = 0;
         for (unsigned i = 0; i < o->op->n_out; i++)
-            parts += lone(o, 2 * (double)op_out(o, i)->bytes,
-                          (double)op_out(o, i)->elems);
+            parts += moves_lone(o, 2 * (double)op_out(o, i)->bytes,
+                                (double)op_out(o, i)->elems);
         back(o, n * whole + parts + (n - 1) * 3 * whole, 3 * n - 1);
     } else if (some || (o->op->keep_in & 1) != 0) {
         back(o, 2 * whole, 1);

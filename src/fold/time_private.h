@@ -87,6 +87,11 @@ void message_around_attention(struct op_clock *o, double forward, double back);
  * operation of a block, in order. */
 void message_beside(struct between_messages *k, struct op_clock *o);
 
+/* ---- time_loss.c ---- */
+
+/* A loss over a vocabulary that ranks share. */
+void time_loss(struct op_clock *o);
+
 /* ---- time_moves.c ---- */
 
 /* Kernels that move so many bytes together. */
@@ -96,6 +101,9 @@ struct moved {
 void moves_spend(const struct clock *c, struct pass *p, struct moved m);
 
 double moves_forward_bytes(const struct op_clock *o);
+/* Of a kernel over so many elements that it loads one at a time, as an operand is
+ * broadcast: bytes that others move in that time. */
+double moves_lone(const struct op_clock *o, double bytes, double elems);
 /* One kernel forward, one backward: the result's gradient, what was kept, and
  * the gradients made of them. */
 void moves_once(struct op_clock *o);
