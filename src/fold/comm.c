@@ -427,6 +427,22 @@ static void pipeline(struct comm_result *r, const struct comm_input *in)
                .factor = { 2, hidden, m, v } });
 }
 
+/* Two ranks: each sends as many bytes as there are. */
+static void tied(struct comm_result *r, const struct comm_input *in)
+{
+    const double bytes = pipe_tied_bytes(in->program, in->run);
+    if (!in->at_one_end)
+        return;
+    add(r, (struct comm_row){ .key = "tied_gradient",
+                              .label = "gradient of words that are tied",
+                              .collective = "all-reduce",
+                              .group = "first and last stage",
+                              .bytes = bytes,
+                              .formula = "bytes",
+                              .pattern = "#",
+                              .factor = { bytes } });
+}
+
 static double kv_bytes(const struct program *p)
 {
     const struct block *b = &p->block[p->layer_block[0]];
@@ -449,4 +465,5 @@ void fold_comm(struct comm_result *out, const struct comm_input *in)
     if (in->run->cp_comm != CP_A2A)
         context_parallel(out, in, kv_bytes(in->program));
     pipeline(out, in);
+    tied(out, in);
 }

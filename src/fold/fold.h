@@ -37,6 +37,9 @@ bool op_runs_again(const struct op *op, const struct run *run,
 /* Bytes that one GPU sends in one optimizer step, on the busiest kind of
  * stage. `params`: elements per rank of the largest stage, dense and expert.
  * [method.md eq. communication] */
+/* Of a gradient that the first stage and the last add up, once a step; 0: none. */
+double pipe_tied_bytes(const struct program *p, const struct run *run);
+
 struct comm_group_input {
     uint64_t trained;      /* elements per rank, before sharding: gradients */
     uint64_t weight_bytes; /* of what is gathered, as the layers see it */
@@ -49,6 +52,7 @@ struct comm_input {
     struct comm_group_input dense, expert;
     uint64_t layers;     /* of the stage */
     uint64_t recomputed; /* of those */
+    bool at_one_end;     /* the first stage or the last, which share words */
 };
 void fold_comm(struct comm_result *out, const struct comm_input *in);
 

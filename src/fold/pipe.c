@@ -6,6 +6,7 @@
  * torch.distributed.pipelining: torchtitan's; read at PyTorch 2.13 and December
  * 2024 (stage.py). [docs/method.md eq. pipe]
  */
+#include "fold/fold.h"
 #include "fold/stage.h"
 
 #include "base/banned.h"
@@ -219,4 +220,22 @@ bool pipe_communicators(struct communicators *c, const struct run *run)
     add(c, run, 2, stage); /* the next stage */
     add(c, run, 2, stage); /* the tied embedding's, or the stage before */
     return true;
+}
+
+/* Whole, whatever is in shards: Megatron's main gradient (core/distributed/
+ * finalize_model_grads.py, _allreduce_word_embedding_grads), DeepSpeed's own or, in
+ * bf16, its fp32 one (runtime/pipe/engine.py, _exec_reduce_tied_grads). A prediction
+ * module's words are the embedding's too. */
+double pipe_tied_bytes(const struct program *p, const struct run *run)
+{
+    if (!run_parts_words(run))
+        return 0;
+    const struct tensor *t;
+    for (tensor_id id = p->block[p->head].weights; id != TENSOR_NONE;
+         id = t->next) {
+        t = &p->tensor[id];
+        if (t->tied && !t->again && t->trainable)
+            return (double)(t->elems * dtype_size(run->prec.grad));
+    }
+    return 0;
 }

@@ -165,6 +165,8 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
                  double bytes);
 /* Tokens to their experts, or back: once a node, where the dispatcher can. */
 double time_dispatch(const struct clock *c, struct ranks r, double bytes);
+/* An all-reduce of two ranks, so far apart: in one node where a node has as many. */
+double time_pair(const struct clock *c, uint64_t apart, double bytes);
 /* From one rank to another, `stride` away. */
 double time_send(const struct clock *c, uint64_t stride, double bytes);
 /* Whether all of them are in one node; whether some are. */

@@ -532,6 +532,20 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
     overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);
 }
 
+/* After the pipeline's last backward and the replicas' sum, so that nothing hides
+ * it; whichever rank is busiest waits, as all do for clipping. */
+static void sum_tied(struct time_result *out, const struct step_clock *s)
+{
+    const struct run *run = s->c.run;
+    const double bytes = pipe_tied_bytes(s->c.p, run);
+    const uint64_t stage = run->tp * run->cp * run->dp;
+    if (bytes <= 0)
+        return;
+    tell(&s->c, "tied words", "gradients");
+    overlap(out, &s->c, time_pair(&s->c, stage * (run->pp - 1), bytes),
+            (struct hiding){ 0, 0 }, 1);
+}
+
 /* ---- the optimizer ---- */
 
 /* Of the blocks of a chunk. */
@@ -793,6 +807,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
                             .deferred_s = deferred_seconds(s),
                             .send = send_seconds(s) };
     const double busy = put_rank(out, s, at, pipe_busiest(&x));
+    sum_tied(out, s);
     const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
     if (all < 0)
         return false;
@@ -808,15 +823,17 @@ bool fold_time(struct time_result *out, const struct program *p,
     return fold_time_logged(out, p, run, memory, a, NULL);
 }
 
-/* Of a tied tensor the embedding's block has it, not the head's. */
+/* Of a tied tensor the embedding's block has it, not the head's, but where each is
+ * on a rank of its own, which reduces and updates its copy. */
 static void find_states(struct step_clock *s, uint32_t b,
                         const struct block_states *states)
 {
     const struct program *p = s->c.p;
+    const bool counts = b != p->head || run_parts_words(s->c.run);
     if (states != NULL && (b != p->head || !states[b].ties))
         s->states[b] = states[b];
     else
-        states_of_block(&s->states[b], p, &p->block[b], s->c.run, b != p->head);
+        states_of_block(&s->states[b], p, &p->block[b], s->c.run, counts);
 }
 
 static double moved_seconds(const struct block_time *t)

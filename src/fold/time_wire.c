@@ -209,6 +209,13 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
     return seconds;
 }
 
+double time_pair(const struct clock *c, uint64_t apart, double bytes)
+{
+    const bool near = (double)apart < domain(c);
+    return time_wire(c, WIRE_ALL_REDUCE, (struct ranks){ 2, near ? 1 : apart },
+                     bytes);
+}
+
 double time_send(const struct clock *c, uint64_t stride, double bytes)
 {
     const struct gpu *gpu = &c->run->gpu;

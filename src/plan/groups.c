@@ -62,15 +62,10 @@ static void add_shards(struct group *g, size_t *n, const struct run *r)
                             r->hpz_partition_size, r->tp, 0, 0 });
 }
 
-/* The first stage's words and the last one's head are one tensor, whose
- * gradients are added up (Megatron's embedding group, DeepSpeed's
- * TiedLayerSpec). PyTorch's pipelines share none. */
 static void add_tied(struct group *g, size_t *n, const struct run *r)
 {
     const uint64_t stage = r->tp * r->dp * r->cp;
-    const bool apart = r->schedule != SCHED_NAIVE
-                       && r->schedule != SCHED_DUALPIPE && !run_folds(r);
-    if (r->pp > 1 && apart && run_is_megatron(r))
+    if (run_parts_words(r))
         add(g, n,
             (struct group){ "tied", "words and head, which are one tensor", 2,
                             stage * (r->pp - 1), stage, 0 });

@@ -264,7 +264,8 @@ static void count_communication(struct memplan_report *r)
     const uint64_t ranks = run->dp * run->cp * run_copies(run);
     struct comm_input in = { .program = &r->program,
                              .run = run,
-                             .layers = s->layers };
+                             .layers = s->layers,
+                             .at_one_end = s->has_embedding || s->has_head };
     in.dense.ranks = ranks;
     in.dense.shard = run->shard;
     in.expert.ranks = max_u64(ranks * run->tp / run->ep, 1);

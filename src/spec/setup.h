@@ -951,6 +951,14 @@ static inline bool run_is_megatron(const struct run *run)
     return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
            || run->impl == IMPL_PAPER;
 }
+/* The first stage's words and the last one's head, where they are one tensor, are
+ * on two ranks, which add up its gradients: Megatron's embedding group, DeepSpeed's
+ * TiedLayerSpec. PyTorch's pipelines share none. */
+static inline bool run_parts_words(const struct run *run)
+{
+    return run->pp > 1 && run_is_megatron(run) && !run_folds(run)
+           && run->schedule != SCHED_NAIVE && run->schedule != SCHED_DUALPIPE;
+}
 /* Hugging Face's layers. */
 static inline bool run_is_hf(const struct run *run)
 {

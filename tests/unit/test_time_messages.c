@@ -7,12 +7,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "estimate.h"
+#include "fold/fold.h"
 #include "fold/time_private.h"
 #include "plan/report_data.h"
 
@@ -260,6 +262,69 @@ static void test_deferred_beside_flush(void **state)
     assert_true(fabs(steps[0] - steps[1] - product) <= 1e-9 * steps[0]);
 }
 
+/* The same pipeline with a head of its own and with the words', whose gradient two
+ * ranks add up in fp32: 96 MiB of GPT-2 small's 50,432 x 768 words over two tensor-
+ * parallel ranks, apart by `tp` stages of a node, or of two. */
+static void test_tied_words_meet(void **state)
+{
+    (void)state;
+    static const char *const gpus[] = { "8", "16" };
+    for (unsigned i = 0; i < 2; i++) {
+        double dp[2], sent[2], pair = 0;
+        for (unsigned tie = 0; tie < 2; tie++) {
+            memplan_model *model = NULL;
+            char text[512];
+            snprintf(text, sizeof text,
+                     "{\"model_type\": \"decoder\", \"hidden_size\": 768, "
+                     "\"num_hidden_layers\": 12, \"num_attention_heads\": "
+                     "12, \"intermediate_size\": 3072, "
+                     "\"vocab_size\": 50257, \"tie_word_embeddings\": "
+                     "%s}",
+                     tie ? "true" : "false");
+            assert_int_equal(memplan_model_parse(&model, text, strlen(text),
+                                                 "by hand", NULL, NULL),
+                             MEMPLAN_OK);
+            memplan_report *r = estimate_model(
+                model, PAIRS("framework", "megatron", "gpu", "a100-80gb", "tp",
+                             "2", "pp", "4", "gpus", gpus[i], "global_batch",
+                             "8", "seq_len", "1024", "zero", "0"));
+            const double bytes = 50432.0 / 2 * 768 * 4;
+            struct clock c;
+            clock_init(&c, &r->program, &r->run);
+            dp[tie] = r->time.part[TIME_DP];
+            sent[tie] = 0;
+            for (unsigned k = 0; k < r->comm.n; k++)
+                if (strcmp(r->comm.row[k].key, "tied_gradient") == 0)
+                    sent[tie] = r->comm.row[k].bytes;
+            /* 6 ranks apart of 8 in a node; 12 */
+            pair = time_wire(&c, WIRE_ALL_REDUCE,
+                             (struct ranks){ 2, i == 0 ? 1 : 12 }, bytes);
+            assert_true(sent[tie] <= 0 || close_to(sent[tie], bytes));
+            memplan_report_free(r);
+        }
+        assert_true(sent[0] <= 0 && sent[1] > 0);
+        assert_true(close_to(dp[1] - dp[0], pair));
+    }
+}
+
+/* Stages that lie in a V have the first and the last on one rank; one stage has
+ * both. */
+static void test_words_on_one_rank(void **state)
+{
+    (void)state;
+    const char *const *const setups[] = {
+        PAIRS("framework", "megatron", "gpu", "a100-80gb", "tp", "2", "gpus",
+              "2"),
+        PAIRS("framework", "megatron", "gpu", "a100-80gb", "pp", "2",
+              "schedule", "zb-v", "gpus", "2", "global_batch", "8"),
+    };
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r = estimate("gpt2", setups[i]);
+        assert_true(pipe_tied_bytes(&r->program, &r->run) <= 0);
+        memplan_report_free(r);
+    }
+}
+
 /* Two gathers of a layer and the head's, and as many bytes scattered: three
  * times what is gathered, twice what is scattered first. */
 static void test_bytes_gathered_again(void **state)
@@ -404,6 +469,8 @@ int main(void)
         cmocka_unit_test(test_sums_beside_products),
         cmocka_unit_test(test_slowed_once),
         cmocka_unit_test(test_deferred_beside_flush),
+        cmocka_unit_test(test_tied_words_meet),
+        cmocka_unit_test(test_words_on_one_rank),
         cmocka_unit_test(test_bytes_gathered_again),
         cmocka_unit_test(test_frozen_weights_stay),
         cmocka_unit_test(test_sums_for_all),
