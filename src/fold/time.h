@@ -18,8 +18,10 @@ struct copy_note;
  * forward, and backward, where no Python runs. */
 #define HOST_FORWARD_S 14e-6
 #define HOST_BACKWARD_S 8e-6
-/* More for a collective than for a kernel; fitted with HOST_CHECKPOINT_S
- * (time_step.c). */
+/* More for a collective than for a kernel, as much as four starts: through c10d it
+ * records an event, lets a stream wait for another, and back, and NCCL starts its
+ * kernel from a group. Nobody timed it, and no measured row tells but those of
+ * DeepSpeed's pipelines (time_exchange.c). */
 #define HOST_MESSAGE_S 50e-6
 /* Share of the link's rate that copies from and to pinned memory reach
  * (stas00/ml-engineering, network: 55 of 63 GB/s). */

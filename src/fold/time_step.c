@@ -15,11 +15,14 @@
 
 #include "base/banned.h"
 
-/* More for a collective than for a kernel; and for a layer that Megatron runs
- * again: random states are saved, forked for each dropout, and restored. Both
- * fitted to the rows of vtrain-single whose id's 32-bit FNV-1a hash is even (351
- * rows: mean |ln| 0.41 without, 0.09 with; 0.09 on the 352 others). */
-#define HOST_CHECKPOINT_S 2.6e-3
+/* For a layer that Megatron runs again: states of random generators are read
+ * and written, which no kernel does, so that each call takes a start at most. Of a
+ * checkpoint 8 (the CPU's and the GPU's: read forward, read again, set, set back), of
+ * the dropout that forks them 9 (core/tensor_parallel/random.py @d98e8a64, fork: 4
+ * of the GPU's, and the CPU's read twice and compared, in 3 operations). */
+#define CHECKPOINT_CALLS 8
+#define FORK_CALLS 9
+#define HOST_CHECKPOINT_S ((CHECKPOINT_CALLS + FORK_CALLS) * HOST_FORWARD_S)
 
 /* A chunk of a rank: the layers that a micro-batch goes through at once. */
 struct chunk {
