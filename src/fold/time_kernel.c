@@ -463,8 +463,11 @@ static void op_time(struct op_clock *o)
     case OP_FUSED:
     case OP_FUNCTION:
     case OP_LOOP:
-    case OP_SOLVE:
-    case OP_FUSED_CROSS_ENTROPY: with_products(o); break;
+    case OP_SOLVE: with_products(o); break;
+    case OP_FUSED_CROSS_ENTROPY:
+        with_products(o);
+        time_loss_chunks(o);
+        break;
     case OP_SCALE:
     case OP_TANH:
     case OP_MASKED_SOFTMAX:

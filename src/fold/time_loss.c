@@ -6,6 +6,8 @@
 #include "fold/fold.h"
 #include "fold/time_private.h"
 
+#include <math.h>
+
 #include "base/banned.h"
 
 /* Of a token: its largest logit, its target's, its sum of exponentials. */
@@ -76,6 +78,33 @@ static void transformer_engine(struct op_clock *o)
           (struct moved){ BACK * n, 1 });
     if (o->c->run->tp > 1)
         tells(o, WIRE_ALL_GATHER, TOKEN_VALUES * (double)o->c->run->tp);
+}
+
+/* Of products and loss in chunks of rows, Liger's, as lowered (Liger-Kernel ops/
+ * fused_linear_cross_entropy.py): a kernel reads a chunk's logits twice and writes
+ * their gradient over them, the input's is copied to its rows, and the weight's, a
+ * product of its own, is cast to fp32 and added to the sum: reading and writing that
+ * and the cast is as much again for each chunk. One chunk's sum is an operation of its
+ * own. */
+void time_loss_chunks(struct op_clock *o)
+{
+    enum { OVER_LOGITS = 3, OF_INPUT = 3, KERNELS = 3, OF_SUM = 2 };
+    const struct tensor *x = op_in(o, 0), *chunk = op_out(o, 1);
+    if (o->op->n_out < 3 || chunk->rank != 2) /* torchtitan's: eight, in fp32 */
+        return;
+    const double width = (double)x->dim[x->rank - 1].n;
+    const double rows = (double)x->elems / width;
+    const double n = ceil(rows / (double)chunk->dim[0].n);
+    struct moved m = { n * OVER_LOGITS * (double)chunk->bytes
+                           + OF_INPUT * (double)op_out(o, 2)->bytes,
+                       n * KERNELS };
+    if (o->op->n_out > 3) {
+        const struct tensor *w = op_out(o, 3);
+        const double up = (double)(w->elems * dtype_size(DT_FP32));
+        m.bytes += (n - 1) * (3 * (double)w->bytes + 2 * up);
+        m.kernels += (n - 1) * OF_SUM;
+    }
+    moves_spend(o->c, &o->out->forward, m);
 }
 
 void time_loss(struct op_clock *o)

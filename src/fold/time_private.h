@@ -91,6 +91,8 @@ void message_beside(struct between_messages *k, struct op_clock *o);
 
 /* A loss over a vocabulary that ranks share. */
 void time_loss(struct op_clock *o);
+/* What one in chunks of rows moves beside its products, more than once. */
+void time_loss_chunks(struct op_clock *o);
 
 /* ---- time_moves.c ---- */
 

@@ -136,6 +136,36 @@ static void test_two_passes(void **state)
     assert_true(close_to(x.time.forward.part[TIME_TP], x.messages));
 }
 
+/* Liger's: 8,192 tokens of Llama 3 8B are 32 chunks, each of which casts and adds a
+ * gradient of all 128,256 x 4,096 weights: read in 16 bits, written and read in
+ * fp32, added to what is read and written in 16. */
+static void test_chunks_sum_a_weight_each(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("llama-3-8b",
+                 PAIRS("framework", "hf", "implementation", "hf-liger", "gpu",
+                       "h100-80gb", "seq_len", "8192", "precision", "bf16"));
+    const struct program *p = &r->program;
+    struct clock c;
+    struct block_time t;
+    clock_init(&c, p, &r->run);
+    const struct op *op = p->op;
+    while (op < p->op + p->n_ops && op->kind != OP_FUSED_CROSS_ENTROPY)
+        op++;
+    assert_true(op < p->op + p->n_ops);
+    time_op(&t, &c, op);
+    const double weight = 128256.0 * 4096, x = 8192.0 * 4096;
+    const double logits = 8192.0 * 128256;
+    const double sums = 31 * 14 * weight;
+    /* once: operands, results, and what was kept of them */
+    const double once = 2 * (2 * x + 2 * weight + logits / 32) + 8 * 8192;
+    assert_true(close_to(t.forward.part[TIME_MEMORY],
+                         moved(once + sums + 3 * 2 * logits + 3 * 2 * x)
+                             + (1 + 32 * 3 + 31 * 2) * latency));
+    memplan_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_one_rank_sends_nothing),
         cmocka_unit_test(test_compiled),
         cmocka_unit_test(test_two_passes),
+        cmocka_unit_test(test_chunks_sum_a_weight_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
