@@ -4,4 +4,4 @@ estimate gpt3-13b --framework megatron --gpus 16 --pp 4 --schedule zb-h1 --grad-
 == stdout ~
       0  0-9+embed    3.41B          4  28.69   12.51
       2  20-29        3.15B          2  26.48   12.53
-  bubble                   10.1%
+  bubble                    9.9%
