@@ -143,17 +143,58 @@ double time_engine_gather(const struct clock *c, double bytes);
 double time_engine_lists(const struct clock *c, const struct block *b,
                          const struct block_states *s, double gathers);
 
+/* ---- time_passes.c ---- */
+
+/* Over the gradients or weights of a step: bytes of an element of the rank's
+ * share, or of all that the rank has a gradient of; kernels for each tensor. */
+struct optimizer_pass {
+    const char *name;
+    double own, whole;
+    double kernels;
+    bool listed; /* by kernels that go through lists of tensors */
+    bool waits;  /* the host waits for each tensor's before the next one */
+};
+enum { OPTIMIZER_PASSES = 8 };
+/* `update`: bytes of an own element in the update itself, without its moments. */
+struct optimizer_passes {
+    struct optimizer_pass at[OPTIMIZER_PASSES];
+    unsigned n;
+    double update, update_kernels;
+    double waits; /* of the host for the GPU, beside those for each tensor */
+};
+void optimizer_passes_of(struct optimizer_passes *x, const struct run *run);
+
 /* ---- time_optimizer.c ---- */
 
 /* What a rank updates of a block, of flat buffers its part of all of them:
- * elements, bytes of their moments, and elements whose moments have 8 bits. */
+ * elements, bytes of their moments, elements whose moments have 8 bits, and
+ * tensors. `whole`: elements before they are cut, in so many tensors.
+ * `waited_s`: what the host leaves the GPU idle between tensors that it waits
+ * for. */
 struct shard_of {
-    double elems, moment_bytes, coded;
+    double elems, moment_bytes, coded, tensors;
+    double whole, whole_tensors;
+    double waited_s;
 };
 struct shard_of time_own_share(const struct run *run,
                                const struct block_states *b);
-/* Seconds of clipping and of the update on the GPU. */
-double time_update(const struct clock *c, const struct shard_of *own);
+/* Of a block's tensors, shard_of.waited_s. A tied head counts only where
+ * `counts_tied`. */
+double time_waited(const struct clock *c, const struct optimizer_passes *x,
+                   const struct block *b, bool counts_tied);
+/* Seconds of a step's passes and its update on the GPU; and what it waits for
+ * its host meanwhile. */
+struct update_time {
+    double gpu, host;
+};
+struct update_time time_update(const struct clock *c,
+                               const struct optimizer_passes *x,
+                               const struct shard_of *own);
+/* Of one pass, or of the update where it is NULL. */
+double time_optimizer_pass(const struct clock *c,
+                           const struct optimizer_passes *x,
+                           const struct optimizer_pass *pass,
+                           const struct shard_of *own);
 
 /* ---- time_wire.c ---- */
 
@@ -305,6 +346,9 @@ struct time_log {
     struct overlap_note overlap[TIME_LOG_OVERLAPS];
     struct copy_note copy[TIME_LOG_COPIES];
     struct block_note block[BLOCK_MAX];
+    struct optimizer_passes passes;
+    struct shard_of own;      /* that its optimizer steps, */
+    double here;              /* ... such a share of it on the GPU */
     double micros;            /* that go through each of its blocks */
     const char *whose, *pass; /* of the messages to come */
     unsigned n_kernels, n_wires, n_overlaps, n_copies;

@@ -24,6 +24,7 @@ void time_log_clear(struct time_log *log)
 {
     log->n_kernels = log->n_wires = log->n_overlaps = log->n_copies = 0;
     log->whose = log->pass = "";
+    log->here = 0;
     for (int b = 0; b < BLOCK_MAX; b++)
         log->block[b].count = log->block[b].again = 0;
 }
@@ -382,6 +383,51 @@ static void explain_copy(struct explanation *x, const struct run *run,
             .depth = 2 });
 }
 
+/* ---- the optimizer ---- */
+
+static void explain_pass(struct explanation *x, const struct clock *c,
+                         const struct time_log *log,
+                         const struct optimizer_pass *p)
+{
+    const struct shard_of *own = &log->own;
+    const bool whole = p != NULL && p->whole > 0;
+    const double each = p == NULL ? log->passes.update
+                        : whole   ? p->whole
+                                  : p->own;
+    if (p == NULL && c->run->optimizer == OPT_NONE)
+        return;
+    explain_add(
+        x,
+        (struct explain_entry){
+            .section = "time of a step",
+            .name = arena_printf(x->arena, "optimizer: %s",
+                                 p == NULL ? "update" : p->name),
+            .unit = "s",
+            .value = log->here * time_optimizer_pass(c, &log->passes, p, own),
+            .formula = p == NULL  ? "elements * bytes, moments' twice"
+                       : p->waits ? "elements * bytes / rate; the host "
+                                    "waits for each tensor's"
+                                  : "elements * bytes / rate",
+            .numbers = p == NULL
+                           ? NUMBERS(x->arena, "# * # + 2 * #", own->elems,
+                                     each, own->moment_bytes)
+                           : NUMBERS(x->arena, "# * #",
+                                     whole ? own->whole : own->elems, each),
+            .equation = "optimizer-passes",
+            .source = "",
+            .depth = 2 });
+}
+
+static void explain_optimizer(struct explanation *x, const struct clock *c,
+                              const struct time_log *log)
+{
+    if (!(log->here > 0))
+        return;
+    for (unsigned i = 0; i < log->passes.n; i++)
+        explain_pass(x, c, log, &log->passes.at[i]);
+    explain_pass(x, c, log, NULL);
+}
+
 bool fold_time_explain(struct explanation *x, const struct program *p,
                        const struct run *run)
 {
@@ -398,6 +444,7 @@ bool fold_time_explain(struct explanation *x, const struct program *p,
         explain_parts(x, &p->block[b], &log->block[b], log->micros, run);
         explain_block(x, &c, &p->block[b]);
     }
+    explain_optimizer(x, &c, log);
     explain_wires(x, &c, log);
     for (unsigned i = 0; i < log->n_copies; i++)
         explain_copy(x, run, &log->copy[i]);

@@ -33,6 +33,8 @@ struct step_clock {
     struct clock c;
     struct block_time block[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
+    struct shard_of own[BLOCK_MAX];
+    struct optimizer_passes passes;
     uint64_t away[BLOCK_MAX]; /* bytes that a layer sends to its host */
     struct beside_gpu there;
 };
@@ -551,18 +553,42 @@ static void sum_tied(struct time_result *out, const struct step_clock *s)
 
 /* ---- the optimizer ---- */
 
+static void add_share(struct shard_of *sum, const struct shard_of *own,
+                      double times)
+{
+    sum->elems += times * own->elems;
+    sum->moment_bytes += times * own->moment_bytes;
+    sum->coded += times * own->coded;
+    sum->tensors += times * own->tensors;
+    sum->whole += times * own->whole;
+    sum->whole_tensors += times * own->whole_tensors;
+    sum->waited_s += times * own->waited_s;
+}
+
 /* Of the blocks of a chunk. */
 static struct shard_of own_of(const struct step_clock *s,
                               const struct counts *n)
 {
-    struct shard_of sum = { 0, 0, 0 };
-    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
-        const struct shard_of own = time_own_share(s->c.run, &s->states[b]);
-        sum.elems += n->all[b] * own.elems;
-        sum.moment_bytes += n->all[b] * own.moment_bytes;
-        sum.coded += n->all[b] * own.coded;
-    }
+    struct shard_of sum = { .elems = 0 };
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        if (n->all[b] > 0)
+            add_share(&sum, &s->own[b], n->all[b]);
     return sum;
+}
+
+/* What the host does not step. */
+static void put_optimizer(struct time_result *out, const struct step_clock *s,
+                          const struct shard_of *own)
+{
+    const double here = 1 - s->there.share;
+    const struct update_time t = time_update(&s->c, &s->passes, own);
+    out->part[TIME_OPTIMIZER] += here * t.gpu;
+    out->part[TIME_HOST] += here * t.host;
+    if (s->c.log == NULL)
+        return;
+    s->c.log->own = *own;
+    s->c.log->passes = s->passes;
+    s->c.log->here = here;
 }
 
 /* ---- the step ---- */
@@ -694,7 +720,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     const double m = (double)run->grad_accum / (dual ? 2 : 1);
     struct chunk whole = { 0 };
     struct weights w = { 0 };
-    struct shard_of own = { 0, 0, 0 };
+    struct shard_of own = { .elems = 0 };
     double kept = 0;
     out->stage = rank;
     for (uint64_t c = 0; c < chunks; c++) {
@@ -711,17 +737,14 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         add(&whole.weight, &k.weight, 1);
         add_place_weights(&w, s, &has);
         const struct shard_of some = own_of(s, &has);
-        own.elems += some.elems;
-        own.moment_bytes += some.moment_bytes;
-        own.coded += some.coded;
+        add_share(&own, &some, 1);
         kept += checkpoints_away(s, &has);
         if (run_shards_weights(run))
             gathers(out, s, &has, &k);
     }
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
-    out->part[TIME_OPTIMIZER] +=
-        (1 - s->there.share) * time_update(&s->c, &own);
+    put_optimizer(out, s, &own);
     const double busy =
         m
         * (total(&whole.forward) + total(&whole.input) + total(&whole.weight));
@@ -857,10 +880,14 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     struct known_products known = { .at = { { .seconds = 0 } } };
     s.c.known = &known;
     time_blocks(s.block, &s.c);
+    optimizer_passes_of(&s.passes, run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         find_states(&s, b, memory == NULL ? NULL : memory->states);
         const double before = log == NULL ? 0 : moved_seconds(&s.block[b]);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
+        s.own[b] = time_own_share(run, &s.states[b]);
+        s.own[b].waited_s =
+            time_waited(&s.c, &s.passes, &p->block[b], b != p->head);
         if (log != NULL)
             log->block[b].copies = moved_seconds(&s.block[b]) - before;
     }
