@@ -406,6 +406,24 @@ static void context_parallel(struct comm_result *r, const struct comm_input *in,
                               .factor = { hops, kv_bytes, layers, m } });
 }
 
+/* Of a stage between two others. */
+static void gathered_parts(struct comm_result *r, const struct run *run,
+                           double bytes, double times)
+{
+    const double each = run->engine == ENGINE_DEEPSPEED ? 3 : 2;
+    const double f = ring(run->tp);
+    add(r, (struct comm_row){
+               .key = "pipeline_parts",
+               .label = "parts of hidden states and their gradients",
+               .collective = "all-gather",
+               .group = "tensor parallel",
+               .bytes = each * bytes * f * times,
+               .formula = "gathers * bytes of hidden states * (t-1)/t * "
+                          "micro-batches",
+               .pattern = "# * # * # * #",
+               .factor = { each, bytes, f, times } });
+}
+
 static void pipeline(struct comm_result *r, const struct comm_input *in)
 {
     const struct run *run = in->run;
@@ -415,16 +433,20 @@ static void pipeline(struct comm_result *r, const struct comm_input *in)
     const struct block *first = &p->block[p->layer_block[0]];
     const double hidden = (double)p->tensor[first->input].bytes;
     const double m = (double)run->grad_accum, v = (double)run_chunks(run);
+    const double sent =
+        run_sends_parts(run) ? hidden / (double)run->tp : hidden;
     add(r, (struct comm_row){
                .key = "pipeline",
                .label = "hidden states and their gradients",
                .collective = "point-to-point",
                .group = "pipeline",
-               .bytes = 2 * hidden * m * v,
+               .bytes = 2 * sent * m * v,
                .formula = "2 * bytes of hidden states * micro-batches * "
                           "chunks",
                .pattern = "# * # * # * #",
-               .factor = { 2, hidden, m, v } });
+               .factor = { 2, sent, m, v } });
+    if (run_sends_parts(run)) /* DeepSpeed's own output, too */
+        gathered_parts(r, run, hidden, m * v);
 }
 
 /* Two ranks: each sends as many bytes as there are. */

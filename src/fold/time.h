@@ -247,8 +247,8 @@ const char *time_copy_source(enum time_part part, const struct run *run);
 
 /* ---- time_exchange.c ---- */
 
-/* Seconds of `bytes` of hidden states, or of their gradient, between two of
- * DeepSpeed's stages: each tensor-parallel rank sends its part. */
+/* Seconds of `bytes` of hidden states, or of their gradient, between two stages:
+ * of a part, where each tensor-parallel rank sends one. */
 double time_exchange_send(const struct clock *c, double bytes);
 /* Adds what a micro-batch's passes take more for the stage before theirs, and
  * for the one after. */

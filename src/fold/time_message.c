@@ -199,8 +199,9 @@ static void scatters(const struct between_messages *k, struct op_clock *o)
 static void sums(const struct between_messages *k, struct op_clock *o)
 {
     struct pass *back = &o->out->input;
-    back->part[TIME_TP] += left_of(
-        back, o->out->mirrored, k->embeds ? (double)INFINITY : k->first.weight);
+    const double beside = k->embeds ? (double)INFINITY : k->first.weight;
+    back->part[TIME_TP] += left_of(back, o->out->mirrored,
+                                   o->c->run->async_tp_allreduce ? beside : 0);
 }
 
 /* ---- in one operation with products: PyTorch's async tensor parallelism ---- */

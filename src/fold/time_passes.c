@@ -298,6 +298,15 @@ static bool is_precision_aware(const struct run *run)
     return run->prec.master != DT_NONE && run->prec.optim != DT_FP32;
 }
 
+/* Since core 0.18 (April 2026) all gradients are multiplied, by 1 where their norm
+ * is within the limit; before it they were left alone there, where that of a run
+ * is but for few of its steps (clip_grads.py, clip_grad_by_total_norm_fp32). Its
+ * layers without Transformer Engine are of the years before. */
+static bool multiplies_always(const struct run *run)
+{
+    return run->impl != IMPL_MEGATRON_LOCAL && run->impl != IMPL_PAPER;
+}
+
 /* core/optimizer/optimizer.py, step; distrib_optimizer.py of shards: main
  * gradients in fp32 where they are not (.float()), unscaled in fp16, norm and
  * scale over lists, Adam, main weights to the model's: of shards and in bf16 tensor
@@ -316,7 +325,8 @@ static void megatron(struct optimizer_passes *x, const struct run *run)
     }
     if (run->clip_grad) {
         put_listed(x, "norm", main);
-        put_listed(x, "clipping", 2 * main);
+        if (multiplies_always(run))
+            put_listed(x, "clipping", 2 * main);
     }
     const bool masters = run->prec.master != DT_NONE;
     const double weights =

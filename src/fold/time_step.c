@@ -230,21 +230,15 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
 
 static double send_seconds(const struct step_clock *s)
 {
-    const struct run *run = s->c.run;
-    const double bytes = sent_bytes(s->c.p);
-    return run->engine == ENGINE_DEEPSPEED
-               ? time_exchange_send(&s->c, bytes)
-               : time_send(&s->c, run->tp * run->cp * run->dp, bytes);
+    return time_exchange_send(&s->c, sent_bytes(s->c.p));
 }
 
-/* What a stage does to what its neighbours send, of which only DeepSpeed's says
- * more than the sends. */
+/* What a stage does to what its neighbours send. */
 static void add_arrivals(struct chunk *k, const struct step_clock *s,
                          bool first, bool last)
 {
-    const struct run *run = s->c.run;
     const double bytes = sent_bytes(s->c.p);
-    if (run->engine != ENGINE_DEEPSPEED || run->pp == 1)
+    if (s->c.run->pp == 1)
         return;
     if (!first)
         time_exchange_before(&k->forward, &k->input, &s->c, bytes);

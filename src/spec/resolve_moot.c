@@ -211,6 +211,11 @@ static bool leaves_sums(const struct run *r)
            && r->shard > 1 && !run_sums_whole(r);
 }
 
+static bool sums_in_layers(const struct run *r)
+{
+    return run_is_megatron(r) && r->tp > 1 && !r->sequence_parallel;
+}
+
 /* Keys of what a setup does not have: what lies beside the GPU, 8-bit states.
  */
 static void say_moot_parts(struct run *r)
@@ -237,6 +242,14 @@ static void say_moot_parts(struct run *r)
         { KEY_MULTI_RANK_BUCKET_ALLREDUCE, r->multi_rank_sums || leaves_sums(r),
           " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
           "under BF16_Optimizer" },
+        { KEY_ASYNC_TP_ALLREDUCE, r->async_tp_allreduce || sums_in_layers(r),
+          " but in Megatron's layers under tensor parallelism without sequence "
+          "parallelism" },
+        { KEY_SCATTER_GATHER,
+          !r->scatter_gather
+              || (run_sends_parts(r) && r->engine == ENGINE_MEGATRON),
+          " but in Megatron's pipelines under tensor parallelism without "
+          "sequence parallelism" },
         { KEY_RETURN_OUTPUTS, run_torch_pipelines(r),
           " but in torchtitan's pipelines" },
         { KEY_KEEP_REDUCE_SCATTER,

@@ -177,12 +177,20 @@ bool run_is_bf16_optimizer(const struct run *run)
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
+bool run_sends_parts(const struct run *run)
+{
+    if (run->pp == 1 || run->tp == 1)
+        return false;
+    return run->engine == ENGINE_DEEPSPEED
+           || (run->engine == ENGINE_MEGATRON && run->scatter_gather
+               && !run->sequence_parallel);
+}
+
 bool run_sums_whole(const struct run *run)
 {
     const bool flat = run->zero == 1 || run->zero == 2;
     return run_is_bf16_optimizer(run)
-           || (run->engine == ENGINE_DEEPSPEED && flat
-               && run->multi_rank_sums);
+           || (run->engine == ENGINE_DEEPSPEED && flat && run->multi_rank_sums);
 }
 
 /* What moves to the CPU needs the buffer (stage_1_and_2.py, __init__); stage 1

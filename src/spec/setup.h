@@ -774,6 +774,8 @@ struct run {
     bool contiguous_gradients;  /* as told; see run_is_loose() */
     bool round_robin_gradients; /* as told; see run_deals_tensors() */
     bool multi_rank_sums;       /* as told; see run_sums_whole() */
+    bool async_tp_allreduce;    /* Megatron: beside weights' gradients */
+    bool scatter_gather;        /* as told; see run_sends_parts() */
     bool deterministic;         /* kernels that repeat exactly */
     bool wgrad_fusion;          /* products add into the main gradients */
     uint64_t deferred_wgrads;   /* Megatron: micro-batches whose head's weight
@@ -1008,6 +1010,11 @@ bool run_is_bf16_optimizer(const struct run *run);
  * BF16_Optimizer (pipe/engine.py, _bf16_reduce_grads; engine.py,
  * buffered_allreduce_fallback). */
 bool run_sums_whole(const struct run *run);
+/* Tensor-parallel ranks that have the same hidden states send a part each to the
+ * next stage, where they are gathered: DeepSpeed's (runtime/pipe/engine.py,
+ * is_pipe_partitioned), and Megatron's of February 2021 to January 2023
+ * (p2p_communication.py, scatter_gather_tensors_in_pipeline). */
+bool run_sends_parts(const struct run *run);
 
 /* Something of PEFT's lies over frozen weights. */
 static inline bool run_adapts(const struct run *run)

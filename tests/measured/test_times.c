@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "memplan/memplan.h"
+#include "plan/calibration.h"
 #include "plan/score.h"
 
 enum { TEXT_MAX = 1 << 20, FILE_MAX = 1 << 13, ROWS_MAX = 800 };
@@ -218,7 +219,7 @@ static void steps_are_as_near_as_said(void **state)
         size_t rows;
         struct errors most;
     } sets[] = {
-        { GROUP("korthikanti-2022"), "", 8, { 0.031, ANY, ANY } },
+        { GROUP("korthikanti-2022"), "", 8, { 0.03, ANY, ANY } },
         { GROUP("vtrain-multi"), "", 51, { 0.08, ANY, ANY } },
         { GROUP("simumax-b200"), "", 23, { 0.05, ANY, ANY } },
         { GROUP("llm-foundry"), GPU("a100-40gb"), 48, { ANY, 0.1, 0.2 } },
@@ -270,12 +271,33 @@ static void half_the_rows_calibrate_the_others(void **state)
          (struct errors){ 0.05, ANY, ANY });
 }
 
+/* ... and fitted to all of them, also where each part of them is predicted by a
+ * file of the others. */
+static void one_file_calibrates_the_set(void **state)
+{
+    static struct lines rows;
+    memplan_calibration *c = NULL;
+    (void)state;
+    rows_of(&rows, GROUP("vtrain-multi"), "");
+    assert_int_equal(memplan_calibration_new(&c, NULL, NULL), MEMPLAN_OK);
+    for (size_t i = 0; i < rows.n; i++)
+        assert_int_equal(memplan_calibration_parse(c, rows.line[i].text,
+                                                   rows.line[i].len, fresh()),
+                         MEMPLAN_OK);
+    assert_int_equal(memplan_calibration_fit(c, fresh()), MEMPLAN_OK);
+    if (c->error.after > 0.05 || c->error.left_out > 0.05)
+        fail_msg("%.2f %%, of parts left out %.2f %%", 100 * c->error.after,
+                 100 * c->error.left_out);
+    memplan_calibration_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_as_near_as_said),
         cmocka_unit_test(five_rows_calibrate_a_gpu),
         cmocka_unit_test(half_the_rows_calibrate_the_others),
+        cmocka_unit_test(one_file_calibrates_the_set),
     };
     return cmocka_run_group_tests(tests, read_all, NULL);
 }

@@ -379,6 +379,8 @@ static const char *const settable[][3] = {
     { "contiguous_gradients", "off", "false" },
     { "round_robin_gradients", "yes", "true" },
     { "multi_rank_bucket_allreduce", "no", "false" },
+    { "async_tensor_model_parallel_allreduce", "no", "false" },
+    { "scatter_gather_tensors_in_pipeline", "yes", "true" },
     { "ddp_bucket", "25MiB", "26214400" },
     { "cuda_context", "1343MiB", "1408237568" },
     { "fsdp_units", "ends", "ends" },
@@ -1867,6 +1869,22 @@ static const struct said {
       "'contiguous_gradients' has no effect", 0, false },
     { "framework=deepspeed gpus=2 zero=0 contiguous_gradients=false",
       "'contiguous_gradients' has no effect", 0, false },
+    { "framework=megatron gpus=2 tp=2 "
+      "async_tensor_model_parallel_allreduce=false",
+      "'async_tensor_model_parallel_allreduce' has no effect but in Megatron's "
+      "layers under tensor parallelism without sequence parallelism",
+      0, false },
+    { "framework=megatron gpus=2 tp=2 sequence_parallel=false "
+      "async_tensor_model_parallel_allreduce=false",
+      "'async_tensor_model_parallel_allreduce' has no effect", 0, true },
+    { "framework=megatron gpus=4 tp=2 pp=2 grad_accum=2 "
+      "scatter_gather_tensors_in_pipeline=true",
+      "'scatter_gather_tensors_in_pipeline' has no effect but in Megatron's "
+      "pipelines under tensor parallelism without sequence parallelism",
+      0, false },
+    { "framework=megatron gpus=4 tp=2 pp=2 grad_accum=2 "
+      "sequence_parallel=false scatter_gather_tensors_in_pipeline=true",
+      "'scatter_gather_tensors_in_pipeline' has no effect", 0, true },
     { "framework=deepspeed gpus=2 zero=2 multi_rank_bucket_allreduce=false",
       "'multi_rank_bucket_allreduce' has no effect", 0, true },
     { "framework=deepspeed gpus=1 zero=2 multi_rank_bucket_allreduce=false",
