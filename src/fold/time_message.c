@@ -201,7 +201,7 @@ static void sums(const struct between_messages *k, struct op_clock *o)
     struct pass *back = &o->out->input;
     const double beside = k->embeds ? (double)INFINITY : k->first.weight;
     back->part[TIME_TP] += left_of(back, o->out->mirrored,
-                                   o->c->run->async_tp_allreduce ? beside : 0);
+                                   run_sums_beside(o->c->run) ? beside : 0);
 }
 
 /* ---- in one operation with products: PyTorch's async tensor parallelism ---- */

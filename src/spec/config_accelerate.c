@@ -649,6 +649,7 @@ static void put_deepspeed(struct emit *e, const struct run *r)
         KEY_ZERO_QUANTIZED_WEIGHTS,
         KEY_ZERO_QUANTIZED_GRADIENTS,
         KEY_OFFLOAD_RATIO,
+        KEY_MULTI_RANK_BUCKET_ALLREDUCE,
     };
     emit_raw(e, "deepspeed_config.gradient_clipping",
              r->clip_grad ? "1.0" : "0.0");

@@ -442,8 +442,9 @@ static const struct config_row rows[] = {
     QUIET("moe_eval_capacity_factor"),
     QUIET("moe_min_capacity"),
     QUIET("log_optimizer_states_to_tensorboard"),
-    WORDS_READ("no_async_tensor_model_parallel_allreduce",
-               KEY_ASYNC_TP_ALLREDUCE, "true=false"),
+    LATER("no_async_tensor_model_parallel_allreduce"),
+    QUIET("async_tensor_model_parallel_allreduce"), /* in YAML */
+    QUIET("scatter_gather_tensors_in_pipeline"),
     WORDS_READ("no_scatter_gather_tensors_in_pipeline", KEY_SCATTER_GATHER,
                "true=false"),
     QUIET("DDP_impl"),

@@ -249,6 +249,19 @@ static void deepspeed(struct config *c)
                        "say: add --deepspeed FILE");
 }
 
+/* Read from September 2021 (Megatron-LM@3f65246) to core 0.6; Megatron-DeepSpeed
+ * sets it itself (its arguments.py, validate_args). */
+static void bare_sums(struct config *c)
+{
+    char shown[CONFIG_PATH_MAX];
+    static const char flag[] = "no_async_tensor_model_parallel_allreduce";
+    if (config_flag_given(c, flag) && !config_flag_given(c, "deepspeed"))
+        config_note(c,
+                    "%s is ignored, as by Megatron since core 0.7 (May 2024): "
+                    "where it is older, say it beside the file",
+                    config_shown(c, flag, shown));
+}
+
 static void states(struct config *c)
 {
     static const struct {
@@ -485,6 +498,7 @@ static void fusions(struct config *c)
     if (is_off(c, "grad_reduce_in_fp32"))
         config_note(c, "grad_reduce_in_fp32 false is not modelled: true is "
                        "assumed (--grad-dtype)");
+    bare_sums(c);
     if (is_off(c, "masked_softmax_fusion"))
         config_set(c, c->root, KEY_FUSED_SOFTMAX, "false");
     if (!config_flag_given(c, "no_gradient_accumulation_fusion"))

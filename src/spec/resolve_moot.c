@@ -213,7 +213,8 @@ static bool leaves_sums(const struct run *r)
 
 static bool sums_in_layers(const struct run *r)
 {
-    return run_is_megatron(r) && r->tp > 1 && !r->sequence_parallel;
+    return run_is_megatron(r) && !run_sums_as_te(r) && r->tp > 1
+           && !r->sequence_parallel;
 }
 
 /* Keys of what a setup does not have: what lies beside the GPU, 8-bit states.
@@ -243,8 +244,8 @@ static void say_moot_parts(struct run *r)
           " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
           "under BF16_Optimizer" },
         { KEY_ASYNC_TP_ALLREDUCE, r->async_tp_allreduce || sums_in_layers(r),
-          " but in Megatron's layers under tensor parallelism without sequence "
-          "parallelism" },
+          " but in megatron-local's layers under tensor parallelism without "
+          "sequence parallelism" },
         { KEY_SCATTER_GATHER,
           !r->scatter_gather
               || (run_sends_parts(r) && r->engine == ENGINE_MEGATRON),

@@ -774,7 +774,7 @@ struct run {
     bool contiguous_gradients;  /* as told; see run_is_loose() */
     bool round_robin_gradients; /* as told; see run_deals_tensors() */
     bool multi_rank_sums;       /* as told; see run_sums_whole() */
-    bool async_tp_allreduce;    /* Megatron: beside weights' gradients */
+    bool async_tp_allreduce;    /* as told; see run_sums_beside() */
     bool scatter_gather;        /* as told; see run_sends_parts() */
     bool deterministic;         /* kernels that repeat exactly */
     bool wgrad_fusion;          /* products add into the main gradients */
@@ -1015,6 +1015,21 @@ bool run_sums_whole(const struct run *run);
  * is_pipe_partitioned), and Megatron's of February 2021 to January 2023
  * (p2p_communication.py, scatter_gather_tensors_in_pipeline). */
 bool run_sends_parts(const struct run *run);
+/* In Transformer Engine's layers, which take no notice of what follows. */
+static inline bool run_sums_as_te(const struct run *run)
+{
+    return run->impl == IMPL_MEGATRON
+           && run->framework != FW_MEGATRON_DEEPSPEED;
+}
+/* Sums of gradients under tensor parallelism are started beside the weights'
+ * products: in Transformer Engine's layers always (pytorch/module/linear.py), in
+ * Megatron's own from September 2021 (core/tensor_parallel/layers.py), unless told
+ * otherwise before core 0.7. Megatron-DeepSpeed has them bare: its Megatron was
+ * older until July 2023, and switches it off since (arguments.py, validate_args). */
+static inline bool run_sums_beside(const struct run *run)
+{
+    return run->async_tp_allreduce || run_sums_as_te(run);
+}
 
 /* Something of PEFT's lies over frozen weights. */
 static inline bool run_adapts(const struct run *run)

@@ -98,6 +98,12 @@ static void noted(const char *part)
     fail_msg("no note says '%s'", part);
 }
 
+static void unnoted(const char *part)
+{
+    for (size_t i = 0; i < got.setup.notes; i++)
+        assert_null(strstr(got.setup.note[i], part));
+}
+
 static void refused(memplan_status status, const char *message, size_t line)
 {
     assert_int_equal(got.status, status);
@@ -1706,6 +1712,31 @@ static void test_megatron_absent(void **state)
         "zero=0 precision=fp32 gpus=32");
 }
 
+/* Flags of Megatron's years before core 0.7, and as they are in YAML. */
+static void test_megatron_old_messages(void **state)
+{
+    (void)state;
+    import("megatron-args", "--tensor-model-parallel-size 2 "
+                            "--no-async-tensor-model-parallel-allreduce "
+                            "--no-scatter-gather-tensors-in-pipeline");
+    has("async_tensor_model_parallel_allreduce= "
+        "scatter_gather_tensors_in_pipeline=false");
+    noted("--no-async-tensor-model-parallel-allreduce is ignored, as by "
+          "Megatron since core 0.7 (May 2024): where it is older, say it "
+          "beside the file");
+    import("megatron-args", "--tensor-model-parallel-size 2 --deepspeed "
+                            "--no-async-tensor-model-parallel-allreduce");
+    has("framework=megatron-deepspeed async_tensor_model_parallel_allreduce=");
+    unnoted("is ignored");
+    import("megatron-args",
+           "model_parallel:\n  tensor_model_parallel_size: 2\n"
+           "  async_tensor_model_parallel_allreduce: True\n"
+           "scatter_gather_tensors_in_pipeline: True\n");
+    noted("f: no effect on memory or compute: "
+          "async_tensor_model_parallel_allreduce, "
+          "scatter_gather_tensors_in_pipeline");
+}
+
 static void test_megatron_yaml(void **state)
 {
     (void)state;
@@ -2247,6 +2278,7 @@ int main(void)
         cmocka_unit_test(test_megatron_bridge),
         cmocka_unit_test(test_megatron_bridge_patterns),
         cmocka_unit_test(test_megatron_bridge_refused),
+        cmocka_unit_test(test_megatron_old_messages),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),

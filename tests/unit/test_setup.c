@@ -1869,13 +1869,21 @@ static const struct said {
       "'contiguous_gradients' has no effect", 0, false },
     { "framework=deepspeed gpus=2 zero=0 contiguous_gradients=false",
       "'contiguous_gradients' has no effect", 0, false },
-    { "framework=megatron gpus=2 tp=2 "
+    { "framework=megatron gpus=2 tp=2 implementation=megatron-local "
       "async_tensor_model_parallel_allreduce=false",
-      "'async_tensor_model_parallel_allreduce' has no effect but in Megatron's "
-      "layers under tensor parallelism without sequence parallelism",
+      "'async_tensor_model_parallel_allreduce' has no effect but in "
+      "megatron-local's layers under tensor parallelism without sequence "
+      "parallelism",
       0, false },
     { "framework=megatron gpus=2 tp=2 sequence_parallel=false "
+      "implementation=megatron-local "
       "async_tensor_model_parallel_allreduce=false",
+      "'async_tensor_model_parallel_allreduce' has no effect", 0, true },
+    { "framework=megatron gpus=2 tp=2 sequence_parallel=false "
+      "async_tensor_model_parallel_allreduce=false",
+      "'async_tensor_model_parallel_allreduce' has no effect", 0, false },
+    { "framework=megatron-deepspeed gpus=2 tp=2 "
+      "async_tensor_model_parallel_allreduce=true",
       "'async_tensor_model_parallel_allreduce' has no effect", 0, true },
     { "framework=megatron gpus=4 tp=2 pp=2 grad_accum=2 "
       "scatter_gather_tensors_in_pipeline=true",

@@ -418,6 +418,40 @@ static void test_sums_for_all(void **state)
     assert_true(close_to(waited[3], waited[0]));
 }
 
+/* Sums of gradients are bare in Megatron-DeepSpeed, where nothing else is said; in
+ * Transformer Engine's layers they never are. */
+static void test_bare_sums(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *framework, *layers, *key, *value;
+    } rows[] = {
+        { "megatron-deepspeed", "megatron-local", "zero", "0" },
+        { "megatron-deepspeed", "megatron-local",
+          "async_tensor_model_parallel_allreduce", "true" },
+        { "megatron", "megatron", "zero", "0" },
+        { "megatron", "megatron", "async_tensor_model_parallel_allreduce",
+          "false" },
+        { "megatron", "megatron-local", "zero", "0" },
+        { "megatron", "megatron-local", "async_tensor_model_parallel_allreduce",
+          "false" },
+    };
+    double waited[6];
+    for (unsigned i = 0; i < 6; i++) {
+        memplan_report *r = estimate(
+            "megatron-22b",
+            PAIRS("framework", rows[i].framework, "implementation",
+                  rows[i].layers, "tp", "4", "gpus", "4", "vocab_multiple",
+                  "256", "sequence_parallel", "false", rows[i].key,
+                  rows[i].value));
+        waited[i] = r->time.part[TIME_TP];
+        memplan_report_free(r);
+    }
+    assert_true(waited[0] > 1.2 * waited[1]);
+    assert_true(close_to(waited[2], waited[3]));
+    assert_true(waited[5] > 1.2 * waited[4]);
+}
+
 /* Between DeepSpeed's stages, of tensors of 64 MiB: the bytes of what its engine
  * copies, and what the host starts between its waits. */
 static void test_exchange_by_hand(void **state)
@@ -474,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_bytes_gathered_again),
         cmocka_unit_test(test_frozen_weights_stay),
         cmocka_unit_test(test_sums_for_all),
+        cmocka_unit_test(test_bare_sums),
         cmocka_unit_test(test_exchange_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
