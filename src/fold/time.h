@@ -183,9 +183,11 @@ struct shard_of time_own_share(const struct run *run,
 double time_waited(const struct clock *c, const struct optimizer_passes *x,
                    const struct block *b, bool counts_tied);
 /* Seconds of a step's passes and its update on the GPU; and what it waits for
- * its host meanwhile. */
+ * its host meanwhile, which starts so many kernels while what it need not wait for
+ * runs. */
 struct update_time {
     double gpu, host;
+    double kernels, ahead;
 };
 struct update_time time_update(const struct clock *c,
                                const struct optimizer_passes *x,
@@ -348,7 +350,8 @@ struct time_log {
     struct block_note block[BLOCK_MAX];
     struct optimizer_passes passes;
     struct shard_of own;      /* that its optimizer steps, */
-    double here;              /* ... such a share of it on the GPU */
+    double here;              /* ... such a share of it on the GPU, */
+    double away_elems, away_s; /* and these of all ranks on a node's CPUs */
     double micros;            /* that go through each of its blocks */
     const char *whose, *pass; /* of the messages to come */
     unsigned n_kernels, n_wires, n_overlaps, n_copies;

@@ -24,7 +24,7 @@ void time_log_clear(struct time_log *log)
 {
     log->n_kernels = log->n_wires = log->n_overlaps = log->n_copies = 0;
     log->whose = log->pass = "";
-    log->here = 0;
+    log->here = log->away_elems = log->away_s = 0;
     for (int b = 0; b < BLOCK_MAX; b++)
         log->block[b].count = log->block[b].again = 0;
 }
@@ -385,47 +385,89 @@ static void explain_copy(struct explanation *x, const struct run *run,
 
 /* ---- the optimizer ---- */
 
+static void explain_step(struct explanation *x, const char *name, double value,
+                         const char *formula, const char *numbers,
+                         const char *equation)
+{
+    explain_add(x, (struct explain_entry){
+                       .section = "time of a step",
+                       .name = arena_printf(x->arena, "optimizer: %s", name),
+                       .unit = "s",
+                       .value = value,
+                       .formula = formula,
+                       .numbers = numbers,
+                       .equation = equation,
+                       .source = "",
+                       .depth = 2 });
+}
+
+/* As fast as it is with the start of a kernel in it. */
 static void explain_pass(struct explanation *x, const struct clock *c,
                          const struct time_log *log,
                          const struct optimizer_pass *p)
 {
     const struct shard_of *own = &log->own;
-    const bool whole = p != NULL && p->whole > 0;
-    const double each = p == NULL ? log->passes.update
-                        : whole   ? p->whole
-                                  : p->own;
-    if (p == NULL && c->run->optimizer == OPT_NONE)
+    const double seconds = time_optimizer_pass(c, &log->passes, p, own);
+    const double each = p->whole > 0 ? p->whole : p->own;
+    const double elems = p->whole > 0 ? own->whole : own->elems;
+    if (!(seconds > 0)) /* a cast to the same type */
         return;
-    explain_add(
-        x,
-        (struct explain_entry){
-            .section = "time of a step",
-            .name = arena_printf(x->arena, "optimizer: %s",
-                                 p == NULL ? "update" : p->name),
-            .unit = "s",
-            .value = log->here * time_optimizer_pass(c, &log->passes, p, own),
-            .formula = p == NULL  ? "elements * bytes, moments' twice"
-                       : p->waits ? "elements * bytes / rate; the host "
-                                    "waits for each tensor's"
-                                  : "elements * bytes / rate",
-            .numbers = p == NULL
-                           ? NUMBERS(x->arena, "# * # + 2 * #", own->elems,
-                                     each, own->moment_bytes)
-                           : NUMBERS(x->arena, "# * #",
-                                     whole ? own->whole : own->elems, each),
-            .equation = "optimizer-passes",
-            .source = "",
-            .depth = 2 });
+    explain_step(x, p->name, log->here * seconds,
+                 p->waits ? "share on the GPU * elements * bytes / rate; the "
+                            "host waits for each tensor's"
+                          : "share on the GPU * elements * bytes / rate",
+                 NUMBERS(x->arena, "# * # * # / #", log->here, elems, each,
+                         elems * each / seconds),
+                 "optimizer-passes");
+}
+
+static void explain_update(struct explanation *x, const struct clock *c,
+                           const struct time_log *log)
+{
+    const struct shard_of *own = &log->own;
+    const double seconds = time_optimizer_pass(c, &log->passes, NULL, own);
+    const double bytes =
+        own->elems * log->passes.update + 2 * own->moment_bytes;
+    if (!(seconds > 0))
+        return;
+    explain_step(x, "update", log->here * seconds,
+                 "share on the GPU * (elements * bytes + 2 * moments) / rate",
+                 NUMBERS(x->arena, "# * (# * # + 2 * #) / #", log->here,
+                         own->elems, log->passes.update, own->moment_bytes,
+                         bytes / seconds),
+                 "optimizer-passes");
+}
+
+static void explain_host(struct explanation *x, const struct clock *c,
+                         const struct time_log *log)
+{
+    const struct update_time t = time_update(c, &log->passes, &log->own);
+    const double start = HOST_FORWARD_S * c->run->scale[SPEED_HOST];
+    if (t.host > 0)
+        explain_step(x, "waiting for the host", log->here * t.host,
+                     "share on the GPU * (max(0, kernels * start - passes that "
+                     "are not waited for) + starts that tensors leave bare + "
+                     "waits * start)",
+                     NUMBERS(x->arena, "# * (max(0, # * # - #) + # + # * #)",
+                             log->here, t.kernels, start, t.ahead,
+                             log->own.waited_s, log->passes.waits, start),
+                     "optimizer-passes");
 }
 
 static void explain_optimizer(struct explanation *x, const struct clock *c,
                               const struct time_log *log)
 {
+    if (log->away_elems > 0)
+        explain_step(x, "update on the CPUs", log->away_elems * log->away_s,
+                     "elements of all ranks of a node * seconds of one",
+                     NUMBERS(x->arena, "# * #", log->away_elems, log->away_s),
+                     "step-time");
     if (!(log->here > 0))
         return;
     for (unsigned i = 0; i < log->passes.n; i++)
         explain_pass(x, c, log, &log->passes.at[i]);
-    explain_pass(x, c, log, NULL);
+    explain_update(x, c, log);
+    explain_host(x, c, log);
 }
 
 bool fold_time_explain(struct explanation *x, const struct program *p,

@@ -212,11 +212,17 @@ static void weights_return(struct time_result *out, const struct clock *c,
 }
 
 /* All ranks of a node share its CPUs. */
-static double updated_on_host(const struct run *run, double elems)
+static double updated_on_host(const struct clock *c, double elems)
 {
+    const struct run *run = c->run;
     const double ranks = (double)min_u64(run->gpus, run->gpus_per_node);
-    return elems * ranks
-           * (run->engine == ENGINE_DEEPSPEED ? CPU_ADAM_S : CPU_TORCH_ADAM_S);
+    const double each =
+        run->engine == ENGINE_DEEPSPEED ? CPU_ADAM_S : CPU_TORCH_ADAM_S;
+    if (c->log != NULL) {
+        c->log->away_elems = elems * ranks;
+        c->log->away_s = each;
+    }
+    return elems * ranks * each;
 }
 
 bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
@@ -334,7 +340,7 @@ void time_offload(struct time_result *out, const struct clock *c,
 {
     const struct run *run = c->run;
     const double share = x->there->share;
-    const double stepping = updated_on_host(run, share * x->own_elems);
+    const double stepping = updated_on_host(c, share * x->own_elems);
     const double weights =
         run->offload_params == OFFLOAD_NONE ? 0 : x->shard_bytes;
     weights_come(out, c, x, weights);

@@ -210,5 +210,7 @@ struct update_time time_update(const struct clock *c,
     }
     return (struct update_time){ .gpu = ahead + waited,
                                  .host = fmax(0, kernels * start - ahead)
-                                         + own->waited_s + x->waits * start };
+                                         + own->waited_s + x->waits * start,
+                                 .kernels = kernels,
+                                 .ahead = ahead };
 }
