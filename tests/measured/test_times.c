@@ -220,7 +220,7 @@ static void steps_are_as_near_as_said(void **state)
         struct errors most;
     } sets[] = {
         { GROUP("korthikanti-2022"), "", 8, { 0.03, ANY, ANY } },
-        { GROUP("vtrain-multi"), "", 51, { 0.09, ANY, ANY } },
+        { GROUP("vtrain-multi"), "", 51, { 0.08, ANY, ANY } },
         { GROUP("simumax-b200"), "", 23, { 0.05, ANY, ANY } },
         { GROUP("llm-foundry"), GPU("a100-40gb"), 48, { ANY, 0.1, 0.2 } },
         { GROUP("llm-foundry"), GPU("a100-80gb"), 54, { ANY, 0.1, 0.2 } },
@@ -285,7 +285,7 @@ static void one_file_calibrates_the_set(void **state)
                                                    rows.line[i].len, fresh()),
                          MEMPLAN_OK);
     assert_int_equal(memplan_calibration_fit(c, fresh()), MEMPLAN_OK);
-    if (c->error.after > 0.05 || c->error.left_out > 0.055)
+    if (c->error.after > 0.05 || c->error.left_out > 0.05)
         fail_msg("%.2f %%, of parts left out %.2f %%", 100 * c->error.after,
                  100 * c->error.left_out);
     memplan_calibration_free(c);
