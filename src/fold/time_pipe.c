@@ -136,18 +136,29 @@ static struct pipe_pass stage_pass(const struct pipe *x, uint64_t i)
     return p;
 }
 
-/* All micro-batches there, then all back: the slowest stage decides each. */
+/* All micro-batches there, then all back: the slowest stage decides each, and
+ * what each more takes. Where stages take turns it waits for what arrives, too. */
+static double there_and_back_pace(const struct pipe *x)
+{
+    const uint64_t pp = x->run->pp;
+    const double held = pipe_takes_turns(x->run) ? x->send : 0;
+    double there = 0, back = 0;
+    for (uint64_t i = 0; i < pp; i++) {
+        const struct pipe_pass p = stage_pass(x, i);
+        there = fmax(there, p.forward + (i > 0 ? held : 0));
+        back = fmax(back, p.input + p.weight + (i + 1 < pp ? held : 0));
+    }
+    return there + back;
+}
+
 static double there_and_back(const struct pipe *x)
 {
-    const double m = (double)x->run->grad_accum;
-    double sum = 0, there = 0, back = 0;
+    double sum = 0;
     for (uint64_t i = 0; i < x->run->pp; i++) {
         const struct pipe_pass p = stage_pass(x, i);
         sum += p.forward + p.input + p.weight;
-        there = fmax(there, p.forward);
-        back = fmax(back, p.input + p.weight);
     }
-    return sum + (m - 1) * (there + back);
+    return sum + (double)(x->run->grad_accum - 1) * there_and_back_pace(x);
 }
 
 /* 1F1B, if stage i never waits between its first backward and its last forward:
@@ -201,6 +212,8 @@ static double pace(const struct pipe *x, const struct pipe_run *s)
 {
     const uint64_t round = s->round, rounds = s->micros / round;
     uint64_t rank;
+    if (x->run->schedule == SCHED_GPIPE)
+        return there_and_back_pace(x);
     const double most = busiest(&rank, x, BETWEEN);
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return most;

@@ -50,7 +50,8 @@ static struct run random_run(void)
     if (r.schedule == SCHED_DUALPIPE || r.schedule == SCHED_DUALPIPE_V
         || r.schedule == SCHED_ZB_V)
         r.grad_accum = 2 * r.pp * pick(1, 6);
-    if (r.schedule == SCHED_1F1B && pick(0, 1) == 0)
+    if ((r.schedule == SCHED_1F1B || r.schedule == SCHED_GPIPE)
+        && pick(0, 1) == 0)
         r.engine = ENGINE_DEEPSPEED;
     if (run_folds(&r) && pick(0, 1) == 0) {
         r.impl = IMPL_TORCHTITAN;
@@ -131,6 +132,34 @@ static void test_turns_by_hand(void **state)
     run.engine = ENGINE_DEEPSPEED;
     assert_true(fabs(pipe_simulated(&x, 2, &a) - (9 + 4 * send)) < 1e-12);
     assert_true(fabs(pipe_busy(&x) - (3 + 2 * send)) < 1e-12);
+    arena_release(&a);
+}
+
+/* GPipe's slowest forward and slowest backward are two stages': of more
+ * micro-batches than are run each takes as long as both. The second stage, which
+ * is slowest back, waits for one send of each, or for two by turns. */
+static void test_gpipe_goes_on(void **state)
+{
+    (void)state;
+    const double send = 0.25, once = 4 + 4 + 3 + 4 * send;
+    const struct pipe_pass at[] = { { 2, 1, 1, 0 },
+                                    { 1, 2, 1, 0 },
+                                    { 1, 1, 1, 0 } };
+    struct run run = { .schedule = SCHED_GPIPE,
+                       .vpp = 1,
+                       .pp = 3,
+                       .grad_accum = 1000 };
+    const struct pipe x = { .run = &run, .at = at, .send = send };
+    struct arena a;
+    arena_init(&a, NULL);
+    for (int turns = 0; turns < 2; turns++) {
+        run.engine = turns ? ENGINE_DEEPSPEED : ENGINE_MEGATRON;
+        const double each = 2 + send + 3 + (turns ? 2 : 1) * send;
+        const double all = once + 999 * each;
+        assert_true(fabs(pipe_simulated(&x, run.grad_accum, &a) - all) < 1e-6);
+        assert_true(fabs(pipe_time(&x, &a) - all) < 1e-6);
+        assert_true(fabs(pipe_closed(&x, &a) - all) < 1e-6);
+    }
     arena_release(&a);
 }
 
@@ -284,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_published_bubbles),
         cmocka_unit_test(test_formula_is_simulation),
         cmocka_unit_test(test_turns_by_hand),
+        cmocka_unit_test(test_gpipe_goes_on),
         cmocka_unit_test(test_orders_in_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
