@@ -12,11 +12,19 @@
 /* In DeepSpeed the tensor that says what the part is of goes ahead of it, copied
  * from the host, which waits for the pass before. So nothing is started ahead:
  * these are bare. Of an exchange the two messages of what comes first; the rest
- * start while those are under way. Of hidden states that arrive two tensors
- * received, two given to the pass, each a clone. */
+ * start while those are under way. Before 0.12.6 the host read what had arrived,
+ * and waited for that (from_meta; since then it keeps what it read once), so that
+ * what follows is bare, too: of hidden states two tensors received, two given to
+ * the pass, each a clone. */
 enum { FIRST_MESSAGES = 2, ARRIVAL_CLONES = 4 };
 /* PartitionedTensor.full() until it gathers. */
 enum { RESTORE_KERNELS = 3 };
+
+/* 0.6 to 0.9: of Megatron-DeepSpeed's years. */
+static bool reads_arrivals(const struct clock *c)
+{
+    return c->run->framework == FW_MEGATRON_DEEPSPEED;
+}
 
 static bool is_deepspeed(const struct clock *c)
 {
@@ -47,15 +55,17 @@ static void gather(struct pass *p, const struct clock *c, double bytes)
     p->part[TIME_TP] += time_wire(c, WIRE_ALL_GATHER, all, bytes);
 }
 
-/* PartitionedTensor.full(): zeros, the rank's own part copied into them, parts
- * gathered in one tensor and copied out of it (c10d, of a list), all cloned. */
+/* PartitionedTensor.full(): zeros, parts gathered into them, all cloned. Before
+ * all_gather_into_tensor (0.12.4) the rank's own part was copied into them, and
+ * parts came in one tensor and were copied out of it (c10d, of a list). */
 static void restore(struct pass *p, const struct clock *c, double bytes)
 {
-    const double moved =
-        bytes + 2 * part_bytes(c, bytes) + 2 * bytes + 2 * bytes;
-    p->part[TIME_MEMORY] += time_bytes(c, moved);
+    const bool old = reads_arrivals(c);
+    const double copied = old ? 2 * part_bytes(c, bytes) + 2 * bytes : 0;
+    p->part[TIME_MEMORY] += time_bytes(c, bytes + copied + 2 * bytes);
     gather(p, c, bytes);
-    wait_for_host(p, c, 1, RESTORE_KERNELS);
+    if (old)
+        wait_for_host(p, c, 1, RESTORE_KERNELS);
 }
 
 double time_exchange_send(const struct clock *c, double bytes)
@@ -77,7 +87,8 @@ static void restores_before(struct pass *forward, struct pass *back,
     clone(forward, c, part); /* and for the pass */
     if (!parts)
         return;
-    wait_for_host(forward, c, FIRST_MESSAGES, ARRIVAL_CLONES);
+    wait_for_host(forward, c, FIRST_MESSAGES,
+                  reads_arrivals(c) ? ARRIVAL_CLONES : 0);
     restore(forward, c, bytes);
     clone(back, c, part); /* of the gradient that is sent */
 }

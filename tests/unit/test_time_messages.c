@@ -483,6 +483,19 @@ static void test_exchange_by_hand(void **state)
     assert_true(close_to(back.part[TIME_TP], 2 * gather));
     assert_true(close_to(back.part[TIME_HOST],
                          (2 + 2) * HOST_MESSAGE_S + 6 * HOST_FORWARD_S));
+    /* since 0.12.6 nothing waits for what arrived, and parts come where they
+       stay */
+    r->run.framework = FW_DEEPSPEED;
+    clock_init(&c, &r->program, &r->run);
+    there = back = (struct pass){ { 0 }, 0, 0, 0, 0 };
+    time_exchange_before(&there, &back, &c, n);
+    time_exchange_after(&there, &back, &c, n);
+    const double now = time_bytes(&c, 3 * n);
+    assert_true(close_to(there.part[TIME_MEMORY], 3 * clone + now));
+    assert_true(close_to(back.part[TIME_MEMORY], clone + 2 * now));
+    assert_true(close_to(there.part[TIME_TP], gather));
+    assert_true(close_to(there.part[TIME_HOST], 2 * HOST_MESSAGE_S));
+    assert_true(close_to(back.part[TIME_HOST], 2 * HOST_MESSAGE_S));
     r->run.tp = 1; /* nothing is cut, and the host waits for nothing */
     clock_init(&c, &r->program, &r->run);
     there = back = (struct pass){ { 0 }, 0, 0, 0, 0 };
