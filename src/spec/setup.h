@@ -1006,7 +1006,8 @@ bool run_deals_tensors(const struct run *run);
 bool run_is_bf16_optimizer(const struct run *run);
 /* Gradients are all-reduced although each rank updates a shard: by DeepSpeed's
  * ZeRO-1 and -2 with use_multi_rank_bucket_allreduce, as they are unless told
- * otherwise since 0.12.4 (stage_1_and_2.py, allreduce_and_scatter), and by
+ * otherwise since 0.12.4 (stage_1_and_2.py, allreduce_and_scatter), which is after
+ * Megatron-DeepSpeed's years, and by
  * BF16_Optimizer (pipe/engine.py, _bf16_reduce_grads; engine.py,
  * buffered_allreduce_fallback). */
 bool run_sums_whole(const struct run *run);

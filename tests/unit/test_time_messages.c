@@ -452,6 +452,36 @@ static void test_bare_sums(void **state)
     assert_true(waited[5] > 1.2 * waited[4]);
 }
 
+/* 0.6 to 0.9, which came with Megatron-DeepSpeed, had no such all-reduce; their
+ * BF16_Optimizer summed as today's does. */
+static void test_sums_of_older_versions(void **state)
+{
+    (void)state;
+    const struct {
+        const char *const *setup;
+        bool whole;
+    } rows[] = {
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+                "precision", "fp16-mixed"),
+          false },
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+                "precision", "fp16-mixed", "multi_rank_bucket_allreduce",
+                "true"),
+          true },
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+                "precision", "bf16-mixed", "grad_dtype", "fp32"),
+          true },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "1",
+                "precision", "fp16-mixed"),
+          true },
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        memplan_report *r = estimate("gpt2", rows[i].setup);
+        assert_true(run_sums_whole(&r->run) == rows[i].whole);
+        memplan_report_free(r);
+    }
+}
+
 /* Between DeepSpeed's stages, of tensors of 64 MiB: the bytes of what its engine
  * copies, and what the host starts between its waits. */
 static void test_exchange_by_hand(void **state)
@@ -522,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_frozen_weights_stay),
         cmocka_unit_test(test_sums_for_all),
         cmocka_unit_test(test_bare_sums),
+        cmocka_unit_test(test_sums_of_older_versions),
         cmocka_unit_test(test_exchange_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
