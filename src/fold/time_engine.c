@@ -41,9 +41,23 @@ static struct copies ddp(const struct run *run)
                             .apart = true };
 }
 
-/* Stages 0 and 1, which reduce once a step: a bucket is filled and divided
- * (stage_1_and_2.py, average_tensor), without one the tensors are flattened and
- * copied back too (engine.py, allreduce_no_retain). In fp32 a cast, and a sum
+/* Tensors flattened, divided, and copied back; or put into a bucket that is
+ * divided (stage_1_and_2.py, average_tensor). */
+static double collected(const struct run *run)
+{
+    return run->zero == 0 || run_sums_tensors(run) ? 6 : 4;
+}
+
+/* Fp32 gradients that are flattened, cast to what is sent and divided, cast and
+ * copied back (engine.py, allreduce_bucket). */
+static double collected_in_fp32(const struct run *run)
+{
+    const double sent = (double)dtype_size(run->prec.reduce);
+    const double cast = run->prec.reduce == DT_FP32 ? 0 : 2 * (4 + sent);
+    return 2 * 4 + cast + 2 * sent + 2 * 4;
+}
+
+/* Stages 0 and 1, which reduce once a step. In fp32 a cast, and a sum
  * (BF16_Optimizer.update_hp_grads). */
 static struct copies deepspeed_late(const struct run *run, double size)
 {
@@ -51,15 +65,17 @@ static struct copies deepspeed_late(const struct run *run, double size)
     struct copies x = { .apart = true };
     if (run->prec.grad == DT_FP32 && run->prec.param == DT_BF16) {
         x.back = size + 4 + 3 * 4;
+        if (run->dp > 1 && run_is_bf16_optimizer(run))
+            x.back += collected_in_fp32(run) / m;
         return x;
     }
     x.back = accumulated(run, size);
     if (run->dp > 1)
-        x.back += (run->zero == 0 ? 6 : 4) * size / m;
+        x.back += collected(run) * size / m;
     return x;
 }
 
-/* Stage 2 after each backward: into a bucket, which is divided. Stage 3 flattens
+/* Stage 2 after each backward. Stage 3 flattens
  * its bucket again before that (comm/coalesced_collectives.py), and puts in order
  * what was gathered, tensor by tensor (partition_parameters.py,
  * AllGatherCoalescedHandle.wait), all of it in streams of their own. */
@@ -71,7 +87,7 @@ static struct copies deepspeed(const struct run *run)
         return deepspeed_late(run, size);
     if (run->shard <= 1)
         return x;
-    x.back = (run->zero == 2 ? 4 : 6) * size;
+    x.back = (run->zero == 2 ? collected(run) : 6) * size;
     x.gather = run->zero == 3 ? 2 : 0;
     if (engine_makes_zero3_grads(run)) { /* into a bucket, and a list's pieces
                                             into one; zeroed, and out again */

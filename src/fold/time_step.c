@@ -515,7 +515,7 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
     const struct hiding none = { 0, 0 };
     struct hiding back = hiding_of(&k->input);
     back.computing += total(&k->weight);
-    if (!run->overlap_comm)
+    if (!run_reduces_beside(run))
         back = none;
     tell(&s->c, "a stage's weights", "gradients");
     if (run_sharding(run) == SHARDING_NONE) {

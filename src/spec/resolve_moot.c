@@ -242,7 +242,7 @@ static void say_moot_parts(struct run *r)
           "under a pipeline or BF16_Optimizer" },
         { KEY_MULTI_RANK_BUCKET_ALLREDUCE, r->multi_rank_sums || leaves_sums(r),
           " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
-          "under BF16_Optimizer" },
+          "under BF16_Optimizer or without contiguous_gradients" },
         { KEY_ASYNC_TP_ALLREDUCE, r->async_tp_allreduce || sums_in_layers(r),
           " but in megatron-local's layers under tensor parallelism without "
           "sequence parallelism" },

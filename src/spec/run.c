@@ -186,11 +186,33 @@ bool run_sends_parts(const struct run *run)
                && !run->sequence_parallel);
 }
 
+static bool is_old_stage_1(const struct run *run)
+{
+    return run->framework == FW_MEGATRON_DEEPSPEED && run->zero == 1;
+}
+
+bool run_sums_tensors(const struct run *run)
+{
+    const bool flat = run->zero == 1 || run->zero == 2;
+    return run->engine == ENGINE_DEEPSPEED && flat
+           && !run_is_bf16_optimizer(run)
+           && run->offload_optimizer == OFFLOAD_NONE
+           && (!run->contiguous_gradients || is_old_stage_1(run));
+}
+
 bool run_sums_whole(const struct run *run)
 {
     const bool flat = run->zero == 1 || run->zero == 2;
-    return run_is_bf16_optimizer(run)
+    return run_is_bf16_optimizer(run) || run_sums_tensors(run)
            || (run->engine == ENGINE_DEEPSPEED && flat && run->multi_rank_sums);
+}
+
+bool run_reduces_beside(const struct run *run)
+{
+    if (run->engine != ENGINE_DEEPSPEED || !run->overlap_comm)
+        return run->overlap_comm;
+    return run->zero > 0 && run->pp == 1 && !run_pipelines(run)
+           && !run_is_bf16_optimizer(run) && !is_old_stage_1(run);
 }
 
 /* What moves to the CPU needs the buffer (stage_1_and_2.py, __init__); stage 1

@@ -1004,13 +1004,21 @@ bool run_deals_tensors(const struct run *run);
 /* DeepSpeed's BF16_Optimizer: a whole fp32 gradient buffer on every rank, sharded
  * states. */
 bool run_is_bf16_optimizer(const struct run *run);
-/* Gradients are all-reduced although each rank updates a shard: by DeepSpeed's
+/* DeepSpeed's ZeRO-1 and -2 without contiguous_gradients put whole tensors
+ * together, all-reduce them and take them apart (stage_1_and_2.py,
+ * buffered_reduce_fallback), as stage 1 did from 0.4.4 to 0.12.6 whatever it was
+ * told (engine.py, _configure_zero_optimizer). */
+bool run_sums_tensors(const struct run *run);
+/* Gradients are all-reduced although each rank updates a shard: so, by DeepSpeed's
  * ZeRO-1 and -2 with use_multi_rank_bucket_allreduce, as they are unless told
  * otherwise since 0.12.4 (stage_1_and_2.py, allreduce_and_scatter), which is after
  * Megatron-DeepSpeed's years, and by
  * BF16_Optimizer (pipe/engine.py, _bf16_reduce_grads; engine.py,
  * buffered_allreduce_fallback). */
 bool run_sums_whole(const struct run *run);
+/* Gradients are reduced while backward computes: as told, but by DeepSpeed not of
+ * pipelines, by BF16_Optimizer, without ZeRO, or by that stage 1. */
+bool run_reduces_beside(const struct run *run);
 /* Tensor-parallel ranks that have the same hidden states send a part each to the
  * next stage, where they are gathered: DeepSpeed's (runtime/pipe/engine.py,
  * is_pipe_partitioned), and Megatron's of February 2021 to January 2023

@@ -145,10 +145,9 @@ static void test_gpipe_goes_on(void **state)
     const struct pipe_pass at[] = { { 2, 1, 1, 0 },
                                     { 1, 2, 1, 0 },
                                     { 1, 1, 1, 0 } };
-    struct run run = { .schedule = SCHED_GPIPE,
-                       .vpp = 1,
-                       .pp = 3,
-                       .grad_accum = 1000 };
+    struct run run = {
+        .schedule = SCHED_GPIPE, .vpp = 1, .pp = 3, .grad_accum = 1000
+    };
     const struct pipe x = { .run = &run, .at = at, .send = send };
     struct arena a;
     arena_init(&a, NULL);

@@ -452,32 +452,50 @@ static void test_bare_sums(void **state)
     assert_true(waited[5] > 1.2 * waited[4]);
 }
 
-/* 0.6 to 0.9, which came with Megatron-DeepSpeed, had no such all-reduce; their
- * BF16_Optimizer summed as today's does. */
+/* 0.6 to 0.9, which came with Megatron-DeepSpeed, had no such all-reduce, but put
+ * whole tensors together in stage 1, as is done without contiguous_gradients, and
+ * not beside backward; BF16_Optimizer sums as today's does. */
 static void test_sums_of_older_versions(void **state)
 {
     (void)state;
     const struct {
         const char *const *setup;
-        bool whole;
+        bool whole, beside;
     } rows[] = {
-        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
-                "precision", "fp16-mixed"),
-          false },
-        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "2",
+                "precision", "fp16-mixed", "overlap_comm", "true"),
+          false, true },
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "2",
                 "precision", "fp16-mixed", "multi_rank_bucket_allreduce",
                 "true"),
-          true },
+          true, false },
         { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
-                "precision", "bf16-mixed", "grad_dtype", "fp32"),
-          true },
-        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "1",
-                "precision", "fp16-mixed"),
-          true },
+                "precision", "fp16-mixed", "overlap_comm", "true"),
+          true, false },
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+                "precision", "fp16-mixed", "offload_optimizer", "cpu"),
+          false, false },
+        { PAIRS("framework", "megatron-deepspeed", "gpus", "8", "zero", "1",
+                "precision", "bf16-mixed", "grad_dtype", "fp32", "overlap_comm",
+                "true"),
+          true, false },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "1", "precision",
+                "fp16-mixed", "overlap_comm", "true"),
+          true, true },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "2",
+                "contiguous_gradients", "false", "overlap_comm", "true",
+                "multi_rank_bucket_allreduce", "false"),
+          true, true },
+        { PAIRS("framework", "deepspeed", "implementation", "megatron-local",
+                "gpus", "16", "pp", "2", "zero", "1", "precision", "fp16-mixed",
+                "overlap_comm", "true", "grad_accum", "4"),
+          true, false },
     };
     for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         memplan_report *r = estimate("gpt2", rows[i].setup);
-        assert_true(run_sums_whole(&r->run) == rows[i].whole);
+        if (run_sums_whole(&r->run) != rows[i].whole
+            || run_reduces_beside(&r->run) != rows[i].beside)
+            fail_msg("row %u", i);
         memplan_report_free(r);
     }
 }
