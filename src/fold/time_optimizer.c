@@ -122,7 +122,7 @@ double time_waited(const struct clock *c, const struct optimizer_passes *x,
         for (tensor_id id = b->weights; id != TENSOR_NONE;
              id = c->p->tensor[id].next) {
             const struct tensor *t = &c->p->tensor[id];
-            if (t->role == ROLE_PARAM && op_grads(t)
+            if (t->role == ROLE_PARAM && op_grads(t) && !t->again
                 && (counts_tied || !t->tied))
                 sum += waited_of(c, p, t);
         }

@@ -845,15 +845,20 @@ bool fold_time(struct time_result *out, const struct program *p,
 
 /* Of a tied tensor the embedding's block has it, not the head's, but where each is
  * on a rank of its own, which reduces and updates its copy. */
+static bool counts_tied(const struct step_clock *s, uint32_t b)
+{
+    return b != s->c.p->head || run_parts_words(s->c.run);
+}
+
 static void find_states(struct step_clock *s, uint32_t b,
                         const struct block_states *states)
 {
     const struct program *p = s->c.p;
-    const bool counts = b != p->head || run_parts_words(s->c.run);
     if (states != NULL && (b != p->head || !states[b].ties))
         s->states[b] = states[b];
     else
-        states_of_block(&s->states[b], p, &p->block[b], s->c.run, counts);
+        states_of_block(&s->states[b], p, &p->block[b], s->c.run,
+                        counts_tied(s, b));
 }
 
 static double moved_seconds(const struct block_time *t)
@@ -881,7 +886,7 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
         s.own[b] = time_own_share(run, &s.states[b]);
         s.own[b].waited_s =
-            time_waited(&s.c, &s.passes, &p->block[b], b != p->head);
+            time_waited(&s.c, &s.passes, &p->block[b], counts_tied(&s, b));
         if (log != NULL)
             log->block[b].copies = moved_seconds(&s.block[b]) - before;
     }

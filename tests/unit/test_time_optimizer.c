@@ -161,6 +161,44 @@ static void test_host_waits_for_tensors(void **state)
     memplan_report_free(r);
 }
 
+/* The last stage checks its own copy of the words, too, one tensor more than it does
+ * where the first has them. */
+static void test_host_waits_for_tied_words(void **state)
+{
+    (void)state;
+    static struct time_log log;
+    double waited[2];
+    struct arena a;
+    arena_init(&a, NULL);
+    for (unsigned pp = 1; pp <= 2; pp++) {
+        char stages[2] = { (char)('0' + pp), 0 };
+        memplan_report *r = estimate(
+            "gpt2", PAIRS(OLDER("0", "fp16-mixed"), "implementation",
+                          "megatron-local", "gpu", "a100-80gb", "pp", stages,
+                          "pipeline_layers", pp == 1 ? "12" : "1,11"));
+        const struct program *p = &r->program;
+        struct clock c = clock_of(r);
+        struct optimizer_passes x;
+        struct time_result t;
+        optimizer_passes_of(&x, &r->run);
+        time_log_clear(&log);
+        assert_true(fold_time_logged(&t, p, &r->run, NULL, &a, &log));
+        double want = 0;
+        for (uint32_t l = pp - 1; l < 12; l++)
+            want += time_waited(&c, &x, &p->block[p->layer_block[l]], true);
+        want += time_waited(&c, &x, &p->block[p->head], pp == 2);
+        if (pp == 1)
+            want += time_waited(&c, &x, &p->block[p->embed], true);
+        assert_int_equal(t.stage, pp - 1);
+        assert_true(close_to(log.own.waited_s, want));
+        waited[pp - 1] = time_waited(&c, &x, &p->block[p->head], true)
+                         - time_waited(&c, &x, &p->block[p->head], false);
+        memplan_report_free(r);
+    }
+    assert_true(waited[0] > 13e-6 && waited[1] > 13e-6);
+    arena_release(&a);
+}
+
 /* Without waits kernels are started ahead: AdamW in a loop is eight of each
  * tensor, clipping two. */
 static void test_loops_take_the_host(void **state)
@@ -248,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes_by_hand),
         cmocka_unit_test(test_host_waits_for_tensors),
+        cmocka_unit_test(test_host_waits_for_tied_words),
         cmocka_unit_test(test_loops_take_the_host),
         cmocka_unit_test(test_timed_updates),
         cmocka_unit_test(test_explained_passes_add_up),
