@@ -296,6 +296,17 @@ static double reduced_in_4_bits(const struct clock *c, double elems)
            + time_wire(c, WIRE_A2A, across, elems / 2 / (double)node);
 }
 
+/* Gradients, summed for all ranks. */
+static double sum_seconds(const struct clock *c, const struct weights *w)
+{
+    const struct run *run = c->run;
+    const double size = (double)dtype_size(run->prec.reduce);
+    return time_wire(c, WIRE_ALL_REDUCE, replicas(run, false),
+                     w->trained * size)
+           + time_wire(c, WIRE_ALL_REDUCE, replicas(run, true),
+                       w->expert_trained * size);
+}
+
 static struct traffic traffic_of(const struct clock *c, const struct weights *w)
 {
     const struct run *run = c->run;
@@ -311,6 +322,10 @@ static struct traffic traffic_of(const struct clock *c, const struct weights *w)
                     w->expert_bytes * share);
     if (run_reduces_in_4_bits(run)) {
         t.reduce = reduced_in_4_bits(c, w->trained);
+        return t;
+    }
+    if (run_sums_whole(run)) {
+        t.reduce = sum_seconds(c, w);
         return t;
     }
     t.reduce =
@@ -495,17 +510,6 @@ static void gathers(struct time_result *out, const struct step_clock *s,
     }
 }
 
-/* Gradients, summed for all ranks. */
-static double sum_seconds(const struct step_clock *s, const struct weights *w)
-{
-    const struct run *run = s->c.run;
-    const double size = (double)dtype_size(run->prec.reduce);
-    return time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, false),
-                     w->trained * size)
-           + time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, true),
-                       w->expert_trained * size);
-}
-
 /* Gradients out and weights in once a step, or each micro-batch. */
 static void exchanges(struct time_result *out, const struct step_clock *s,
                       const struct weights *w, const struct chunk *k)
@@ -519,13 +523,12 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
         back = none;
     tell(&s->c, "a stage's weights", "gradients");
     if (run_sharding(run) == SHARDING_NONE) {
-        overlap(out, &s->c, sum_seconds(s, w), back, 1);
+        overlap(out, &s->c, sum_seconds(&s->c, w), back, 1);
         return;
     }
     const struct traffic t = traffic_of(&s->c, w);
     const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-    overlap(out, &s->c, run_sums_whole(run) ? sum_seconds(s, w) : t.reduce,
-            back, each ? m : 1);
+    overlap(out, &s->c, t.reduce, back, each ? m : 1);
     const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
     tell(&s->c, "a stage's weights", "gathered");
     overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);

@@ -452,6 +452,34 @@ static void test_bare_sums(void **state)
     assert_true(waited[5] > 1.2 * waited[4]);
 }
 
+/* What an explanation has of a step's messages is what is sent: weights gathered
+ * and gradients either summed for all or scattered. */
+static void test_messages_told(void **state)
+{
+    (void)state;
+    static struct time_log log;
+    static const char *const whole[] = { "true", "false" };
+    struct arena a;
+    arena_init(&a, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r = estimate(
+            "llama-7b",
+            PAIRS("framework", "deepspeed", "gpus", "8", "zero", "2",
+                  "grad_accum", "1", "multi_rank_bucket_allreduce", whole[i]));
+        struct time_result t;
+        time_log_clear(&log);
+        assert_true(fold_time_logged(&t, &r->program, &r->run, NULL, &a, &log));
+        assert_int_equal(log.n_wires, 2);
+        assert_int_equal(log.wire[0].wire, WIRE_ALL_GATHER);
+        assert_int_equal(log.wire[1].wire,
+                         i == 0 ? WIRE_ALL_REDUCE : WIRE_REDUCE_SCATTER);
+        assert_true(close_to(log.wire[0].seconds + log.wire[1].seconds,
+                             t.part[TIME_DP]));
+        memplan_report_free(r);
+    }
+    arena_release(&a);
+}
+
 /* 0.6 to 0.9, which came with Megatron-DeepSpeed, had no such all-reduce, but put
  * whole tensors together in stage 1, as is done without contiguous_gradients, and
  * not beside backward; BF16_Optimizer sums as today's does. */
@@ -570,6 +598,7 @@ int main(void)
         cmocka_unit_test(test_frozen_weights_stay),
         cmocka_unit_test(test_sums_for_all),
         cmocka_unit_test(test_bare_sums),
+        cmocka_unit_test(test_messages_told),
         cmocka_unit_test(test_sums_of_older_versions),
         cmocka_unit_test(test_exchange_by_hand),
     };
