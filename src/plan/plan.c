@@ -256,7 +256,8 @@ static uint64_t layer_of(const struct run *run, const struct stage_result *s,
 }
 
 /* Of the stage that decides memory. Experts are replicated over what expert
- * parallelism leaves of all the ranks of a stage. */
+ * parallelism, and tensor parallelism inside them, leave of all the ranks of a
+ * stage. */
 static void count_communication(struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
@@ -268,7 +269,7 @@ static void count_communication(struct memplan_report *r)
                              .at_one_end = s->has_embedding || s->has_head };
     in.dense.ranks = ranks;
     in.dense.shard = run->shard;
-    in.expert.ranks = max_u64(ranks * run->tp / run->ep, 1);
+    in.expert.ranks = max_u64(ranks * run->tp / (run->ep * run->etp), 1);
     in.expert.shard = run->expert_shard;
     if (run->recompute == RECOMP_FULL)
         in.recomputed = min_u64(run->recompute_layers, s->layers);

@@ -452,6 +452,30 @@ static void test_bare_sums(void **state)
     assert_true(waited[5] > 1.2 * waited[4]);
 }
 
+/* Experts that tensor parallelism cuts are on fewer ranks: of 32, with two times
+ * four in a group, 4 have the same ones, which share their states; without ZeRO
+ * these add up 3/4 of their gradients twice, and there are no other replicas. */
+static void test_experts_cut_in_parts(void **state)
+{
+    (void)state;
+    static const char *const stages[] = { "0", "1" };
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r = estimate(
+            "mixtral-8x7b",
+            PAIRS("framework", "megatron", "tp", "4", "ep", "2", "etp", "4",
+                  "gpus", "32", "grad_accum", "1", "zero", stages[i]));
+        double elems = 0;
+        for (uint64_t l = 0; l < r->program.layers; l++)
+            elems += (double)r->memory.states[r->program.layer_block[l]]
+                         .expert_elems;
+        assert_true(elems > 0);
+        assert_true(
+            close_to(sent(r, "expert_gradients"), (2 - i) * 0.75 * elems * 4));
+        assert_true(sent(r, "replicas") <= 0);
+        memplan_report_free(r);
+    }
+}
+
 /* What an explanation has of a step's messages is what is sent: weights gathered
  * and gradients either summed for all or scattered. */
 static void test_messages_told(void **state)
@@ -598,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_frozen_weights_stay),
         cmocka_unit_test(test_sums_for_all),
         cmocka_unit_test(test_bare_sums),
+        cmocka_unit_test(test_experts_cut_in_parts),
         cmocka_unit_test(test_messages_told),
         cmocka_unit_test(test_sums_of_older_versions),
         cmocka_unit_test(test_exchange_by_hand),
