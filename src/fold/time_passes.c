@@ -89,7 +89,8 @@ static bool scales_loss(const struct run *run)
 }
 
 /* torch/nn/utils/clip_grad.py: norms, and a product in place, of lists of tensors
- * or one by one. */
+ * or one by one; of gradients that are left, which none is of weights that are
+ * updated in backward. */
 static void pytorch(struct optimizer_passes *x, const struct run *run)
 {
     const double g = size_of(run->prec.grad);
@@ -98,7 +99,7 @@ static void pytorch(struct optimizer_passes *x, const struct run *run)
         put_listed(x, "gradients unscaled, checked", 2 * g);
         x->waits += run->optimizer_impl == OPTIMPL_FUSED ? 0 : 1;
     }
-    if (run->clip_grad) {
+    if (run->clip_grad && !run->optimizer_in_backward) {
         put_listed(x, "norms", g);
         put_listed(x, "clipping", 2 * g);
         x->at[x->n - 1].kernels = loop ? 2 : 0; /* norms' too */

@@ -59,6 +59,11 @@ static void test_passes_by_hand(void **state)
           8 + 6 + 4 + 6 + 2 + 8 + 2, 0, 0, 2 },
         { PAIRS(DEEPSPEED("0", "fp32")), 4 + 8 + 12, 0, 0, 0 },
         { PAIRS(DEEPSPEED("0", "fp32"), "clip_grad", "false"), 12, 0, 0, 0 },
+        /* clipped; nothing is left to clip */
+        { PAIRS("framework", "hf", "precision", "bf16"), 2 + 4 + 6, 0, 0, 0 },
+        { PAIRS("framework", "hf", "precision", "bf16", "optimizer_in_backward",
+                "true"),
+          6, 0, 0, 0 },
         /* norms in fp64 */
         { PAIRS(DEEPSPEED("1", "fp16-mixed")), 4 + 18 + 4 + 6 + 8 + 6 + 12, 0,
           0, 3 },
