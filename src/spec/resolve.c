@@ -414,6 +414,14 @@ static void resolve_projection(struct run *r)
                    "(--optimizer-targets)");
 }
 
+/* torchtune's recipes do not (recipes/configs, clip_grad_norm: null; but for its
+ * vision models' and GRPO's), and in backward there is nothing to clip. */
+static bool clips_unless_told(const struct run *r)
+{
+    return r->impl != IMPL_TORCHTUNE
+           && !(r->optimizer_in_backward && r->engine == ENGINE_FSDP2);
+}
+
 static void resolve_optimizer(struct run *r)
 {
     r->optimizer_impl = (enum optimizer_impl)resolve_count(
@@ -429,9 +437,7 @@ static void resolve_optimizer(struct run *r)
     resolve_projection(r);
     r->optimizer_in_backward =
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
-    r->clip_grad =
-        resolve_bool(r, KEY_CLIP_GRAD,
-                     !(r->optimizer_in_backward && r->engine == ENGINE_FSDP2));
+    r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, clips_unless_told(r));
     r->zeroes_grads = !resolve_bool(r, KEY_ZERO_GRAD_SET_TO_NONE, true);
     resolve_say(r, KEY_OPTIMIZER, "optimizer # (--optimizer)",
                 resolve_word(r, KEY_OPTIMIZER), SAY_NOTHING);

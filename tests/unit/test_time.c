@@ -1296,6 +1296,20 @@ static void test_random_states_take_the_host(void **state)
     memplan_report_free(again);
 }
 
+/* As each one's recipes do. */
+static void test_who_clips(void **state)
+{
+    (void)state;
+    static const char *const frameworks[] = { "torchtune", "torchtitan",
+                                              "fsdp" };
+    for (unsigned i = 0; i < 3; i++) {
+        memplan_report *r =
+            estimate("llama-3-8b", PAIRS("framework", frameworks[i]));
+        assert_true(r->run.clip_grad == (i > 0));
+        memplan_report_free(r);
+    }
+}
+
 /* Of flat partitions experts have their own ranks, for all that is updated. */
 static void test_share_of_experts(void **state)
 {
@@ -1320,6 +1334,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_by_hand),
+        cmocka_unit_test(test_who_clips),
         cmocka_unit_test(test_share_of_experts),
         cmocka_unit_test(test_thin_product_waits_for_memory),
         cmocka_unit_test(test_uneven_rows),
