@@ -266,7 +266,8 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }
-    return x->run->grad_accum > FORWARDS_FEW / p && x->run->deferred_wgrads == 0
+    return x->run->grad_accum > max_u64(FORWARDS_FEW / p, ROUNDS_SHORT * p)
+                   && x->run->deferred_wgrads == 0
                ? one_by_one(x)
                : pipe_time(x, a);
 }

@@ -19,7 +19,7 @@
 
 #include "base/banned.h"
 
-enum { TRIALS = 2000, PIPE_STAGES_MAX = 128 };
+enum { TRIALS = 4000, PIPE_STAGES_MAX = 128 };
 
 static uint64_t state_of_random = 20260;
 
@@ -42,11 +42,15 @@ static struct run random_run(void)
         SCHED_1F1B, SCHED_GPIPE,    SCHED_INTERLEAVED, SCHED_ZB_H1,
         SCHED_ZB_V, SCHED_DUALPIPE, SCHED_DUALPIPE_V
     };
-    struct run r = { .schedule = schedules[pick(0, 6)], .vpp = 1 };
-    r.pp = (uint64_t)2 << pick(0, 3);
+    struct run r = { .schedule =
+                         pick(0, 1) == 0 ? SCHED_1F1B : schedules[pick(0, 6)],
+                     .vpp = 1 };
+    const bool any = r.schedule == SCHED_1F1B || r.schedule == SCHED_GPIPE
+                     || r.schedule == SCHED_ZB_H1;
+    r.pp = any ? pick(2, 32) : (uint64_t)2 << pick(0, 3);
     if (r.schedule == SCHED_INTERLEAVED)
         r.vpp = pick(2, 6);
-    r.grad_accum = r.pp * pick(1, 12);
+    r.grad_accum = any ? pick(1, 600) : r.pp * pick(1, 12);
     if (r.schedule == SCHED_DUALPIPE || r.schedule == SCHED_DUALPIPE_V
         || r.schedule == SCHED_ZB_V)
         r.grad_accum = 2 * r.pp * pick(1, 6);
