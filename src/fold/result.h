@@ -285,7 +285,7 @@ struct comm_result {
     X(TIME_BUBBLE, "bubble", "pipeline bubble",                                \
       "other stages' passes and messages while the pipeline fills and drains") \
     X(TIME_OPTIMIZER, "optimizer", "optimizer step",                           \
-      "sum over the optimizer's rows below: bytes / (bandwidth * share)")          \
+      "sum over the optimizer's rows below: bytes / (bandwidth * share)")      \
     X(TIME_OFFLOAD, "offload", "transfers to and from the host",               \
       "sum over the link's rows below: bytes / rate, less what hides them")    \
     X(TIME_DISK, "disk", "transfers to and from disks",                        \

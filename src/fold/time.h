@@ -349,11 +349,11 @@ struct time_log {
     struct copy_note copy[TIME_LOG_COPIES];
     struct block_note block[BLOCK_MAX];
     struct optimizer_passes passes;
-    struct shard_of own;      /* that its optimizer steps, */
-    double here;              /* ... such a share of it on the GPU, */
+    struct shard_of own;       /* that its optimizer steps, */
+    double here;               /* ... such a share of it on the GPU, */
     double away_elems, away_s; /* and these of all ranks on a node's CPUs */
-    double micros;            /* that go through each of its blocks */
-    const char *whose, *pass; /* of the messages to come */
+    double micros;             /* that go through each of its blocks */
+    const char *whose, *pass;  /* of the messages to come */
     unsigned n_kernels, n_wires, n_overlaps, n_copies;
 };
 void time_log_clear(struct time_log *log);

@@ -521,12 +521,11 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->contiguous_gradients = resolve_bool(r, KEY_CONTIGUOUS_GRADIENTS, true);
     r->round_robin_gradients =
         resolve_bool(r, KEY_ROUND_ROBIN_GRADIENTS, false);
-    r->async_tp_allreduce = resolve_bool(
-        r, KEY_ASYNC_TP_ALLREDUCE, r->framework != FW_MEGATRON_DEEPSPEED);
+    r->async_tp_allreduce = resolve_bool(r, KEY_ASYNC_TP_ALLREDUCE,
+                                         r->framework != FW_MEGATRON_DEEPSPEED);
     r->scatter_gather = resolve_bool(r, KEY_SCATTER_GATHER, false);
-    r->multi_rank_sums =
-        resolve_bool(r, KEY_MULTI_RANK_BUCKET_ALLREDUCE,
-                     r->framework != FW_MEGATRON_DEEPSPEED);
+    r->multi_rank_sums = resolve_bool(r, KEY_MULTI_RANK_BUCKET_ALLREDUCE,
+                                      r->framework != FW_MEGATRON_DEEPSPEED);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     resolve_offload(r);
     say_buckets(r);

@@ -1728,10 +1728,9 @@ static void test_megatron_old_messages(void **state)
                             "--no-async-tensor-model-parallel-allreduce");
     has("framework=megatron-deepspeed async_tensor_model_parallel_allreduce=");
     unnoted("is ignored");
-    import("megatron-args",
-           "model_parallel:\n  tensor_model_parallel_size: 2\n"
-           "  async_tensor_model_parallel_allreduce: True\n"
-           "scatter_gather_tensors_in_pipeline: True\n");
+    import("megatron-args", "model_parallel:\n  tensor_model_parallel_size: 2\n"
+                            "  async_tensor_model_parallel_allreduce: True\n"
+                            "scatter_gather_tensors_in_pipeline: True\n");
     noted("f: no effect on memory or compute: "
           "async_tensor_model_parallel_allreduce, "
           "scatter_gather_tensors_in_pipeline");

@@ -438,12 +438,12 @@ static void test_bare_sums(void **state)
     };
     double waited[6];
     for (unsigned i = 0; i < 6; i++) {
-        memplan_report *r = estimate(
-            "megatron-22b",
-            PAIRS("framework", rows[i].framework, "implementation",
-                  rows[i].layers, "tp", "4", "gpus", "4", "vocab_multiple",
-                  "256", "sequence_parallel", "false", rows[i].key,
-                  rows[i].value));
+        memplan_report *r =
+            estimate("megatron-22b",
+                     PAIRS("framework", rows[i].framework, "implementation",
+                           rows[i].layers, "tp", "4", "gpus", "4",
+                           "vocab_multiple", "256", "sequence_parallel",
+                           "false", rows[i].key, rows[i].value));
         waited[i] = r->time.part[TIME_TP];
         memplan_report_free(r);
     }
