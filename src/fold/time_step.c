@@ -1,14 +1,12 @@
 /*
  * Time of an optimizer step on the rank that computes longest: its passes over
- * its blocks, the pipeline around them, what messages between replicas leave
- * uncovered, and the optimizer. [docs/method.md eq. step-time]
+ * its blocks, the pipeline around them, and the optimizer; messages between
+ * replicas are time_replicas.c's. [docs/method.md eq. step-time]
  */
+#include "fold/time_step.h"
 #include "fold/engine_private.h"
 #include "fold/fold.h"
 #include "fold/schedule.h"
-#include "fold/time_private.h"
-
-#include "data/constants.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,21 +22,6 @@
 #define FORK_CALLS 9
 #define HOST_CHECKPOINT_S ((CHECKPOINT_CALLS + FORK_CALLS) * HOST_FORWARD_S)
 
-/* A chunk of a rank: the layers that a micro-batch goes through at once. */
-struct chunk {
-    struct pass forward, input, weight;
-};
-
-struct step_clock {
-    struct clock c;
-    struct block_time block[BLOCK_MAX];
-    struct block_states states[BLOCK_MAX];
-    struct shard_of own[BLOCK_MAX];
-    struct optimizer_passes passes;
-    uint64_t away[BLOCK_MAX]; /* bytes that a layer sends to its host */
-    struct beside_gpu there;
-};
-
 static void add(struct pass *sum, const struct pass *x, double times)
 {
     for (int i = 0; i < TIME_PARTS; i++)
@@ -47,14 +30,6 @@ static void add(struct pass *sum, const struct pass *x, double times)
     sum->messages += times * x->messages;
     sum->again += times * x->again;
     sum->checkpoints += times * x->checkpoints;
-}
-
-static double total(const struct pass *p)
-{
-    double sum = 0;
-    for (int i = 0; i < TIME_PARTS; i++)
-        sum += p->part[i];
-    return sum;
 }
 
 /* ---- a stage's passes ---- */
@@ -69,11 +44,6 @@ static void add_again(struct pass *back, const struct pass *again, double times)
     back->again += times * again->kernels;
     back->messages += times * again->messages;
 }
-
-/* Blocks of a chunk, and how many of them run forward again in backward. */
-struct counts {
-    uint32_t all[BLOCK_MAX], again[BLOCK_MAX];
-};
 
 /* A layer that Megatron's own checkpoint runs again. */
 static bool forks_random_states(const struct run *run, const struct block *b)
@@ -116,8 +86,8 @@ static double share_beside(const struct run *run, uint64_t rank)
 static void cover_experts(struct chunk *k, double beside)
 {
     const double sent = k->forward.part[TIME_EP] + k->input.part[TIME_EP];
-    const double computed =
-        total(&k->forward) + total(&k->input) + total(&k->weight) - sent;
+    const double computed = pass_total(&k->forward) + pass_total(&k->input)
+                            + pass_total(&k->weight) - sent;
     const double covered = beside * fmin(sent, computed);
     const double left = sent > 0 ? (sent - covered) / sent : 0;
     k->forward.part[TIME_EP] *= left;
@@ -125,8 +95,7 @@ static void cover_experts(struct chunk *k, double beside)
     k->input.part[TIME_SLOWED] += covered * SLOWED_INSIDE;
 }
 
-/* What the host takes to start a pass's kernels, of `per_kernel` each. */
-static double starts(const struct pass *p, double per_kernel)
+double pass_starts(const struct pass *p, double per_kernel)
 {
     return p->kernels * per_kernel + p->again * HOST_FORWARD_S
            + p->messages * HOST_MESSAGE_S + p->checkpoints * HOST_CHECKPOINT_S;
@@ -135,12 +104,12 @@ static double starts(const struct pass *p, double per_kernel)
 /* Products of weights' gradients are started between the others. */
 static void host(struct chunk *k, double scale)
 {
-    const double there =
-        scale * starts(&k->forward, HOST_FORWARD_S) - total(&k->forward);
+    const double there = scale * pass_starts(&k->forward, HOST_FORWARD_S)
+                         - pass_total(&k->forward);
     const double back = scale
-                            * (starts(&k->input, HOST_BACKWARD_S)
-                               + starts(&k->weight, HOST_BACKWARD_S))
-                        - total(&k->input) - total(&k->weight);
+                            * (pass_starts(&k->input, HOST_BACKWARD_S)
+                               + pass_starts(&k->weight, HOST_BACKWARD_S))
+                        - pass_total(&k->input) - pass_total(&k->weight);
     k->forward.part[TIME_HOST] += fmax(0, there);
     k->input.part[TIME_HOST] += fmax(0, back);
 }
@@ -246,308 +215,6 @@ static void add_arrivals(struct chunk *k, const struct step_clock *s,
         time_exchange_after(&k->forward, &k->input, &s->c, bytes);
 }
 
-/* ---- between replicas ---- */
-
-/* Weights of a stage that replicas share. */
-struct weights {
-    double trained, bytes, expert_trained, expert_bytes;
-};
-
-static void add_weights(struct weights *w, const struct block_states *b)
-{
-    w->trained += (double)(b->cut_elems - b->expert_cut_elems);
-    w->bytes += (double)(b->sent_bytes - b->expert_sent_bytes);
-    w->expert_trained += (double)b->expert_cut_elems;
-    w->expert_bytes += (double)b->expert_sent_bytes;
-}
-
-static struct ranks replicas(const struct run *run, bool experts)
-{
-    const uint64_t dense = run->dp * run->cp * run_copies(run);
-    if (!experts)
-        return (struct ranks){ dense, run->tp };
-    return (struct ranks){
-        max_u64(dense * run->tp / max_u64(run->ep * run->etp, 1), 1),
-        run->ep * run->etp
-    };
-}
-
-static struct ranks shards(const struct run *run, bool experts)
-{
-    struct ranks r = replicas(run, experts);
-    r.n = min_u64(r.n, max_u64(experts ? run->expert_shard : run->shard, 1));
-    return r;
-}
-
-/* Of a unit gathered for a pass, so many times in backward, and of its gradients.
- * `late`: when it is needed, not ahead. */
-struct traffic {
-    double gather, reduce, gathers_back;
-    bool late;
-};
-
-/* qgZ: all-to-all in 4 bits inside a node, and of its sums between nodes. */
-static double reduced_in_4_bits(const struct clock *c, double elems)
-{
-    const uint64_t node = c->run->gpus_per_node;
-    const struct ranks inside = { node, 1 };
-    const struct ranks across = { c->run->shard / node, node };
-    return time_wire(c, WIRE_A2A, inside, elems / 2)
-           + time_wire(c, WIRE_A2A, across, elems / 2 / (double)node);
-}
-
-/* Gradients, summed for all ranks. */
-static double sum_seconds(const struct clock *c, const struct weights *w)
-{
-    const struct run *run = c->run;
-    const double size = (double)dtype_size(run->prec.reduce);
-    return time_wire(c, WIRE_ALL_REDUCE, replicas(run, false),
-                     w->trained * size)
-           + time_wire(c, WIRE_ALL_REDUCE, replicas(run, true),
-                       w->expert_trained * size);
-}
-
-static struct traffic traffic_of(const struct clock *c, const struct weights *w)
-{
-    const struct run *run = c->run;
-    const double size = (double)dtype_size(run->prec.reduce);
-    struct traffic t = { .gathers_back = 1 };
-    /* ZeRO++'s qwZ: a byte of each, scales aside */
-    const double share = run_gathers_in_8_bits(run)
-                             ? 1 / (double)dtype_size(run->prec.param)
-                             : 1;
-    t.gather =
-        time_wire(c, WIRE_ALL_GATHER, shards(run, false), w->bytes * share)
-        + time_wire(c, WIRE_ALL_GATHER, shards(run, true),
-                    w->expert_bytes * share);
-    if (run_reduces_in_4_bits(run)) {
-        t.reduce = reduced_in_4_bits(c, w->trained);
-        return t;
-    }
-    if (run_sums_whole(run)) {
-        t.reduce = sum_seconds(c, w);
-        return t;
-    }
-    t.reduce =
-        time_wire(c, WIRE_REDUCE_SCATTER, shards(run, false), w->trained * size)
-        + time_wire(c, WIRE_REDUCE_SCATTER, shards(run, true),
-                    w->expert_trained * size);
-    const struct ranks all = replicas(run, false), some = shards(run, false);
-    const double times = run->mics ? 1 / (double)run->grad_accum : 1;
-    if (some.n < all.n) /* hybrid: replicas of the shards agree; MiCS's once */
-        t.reduce +=
-            times
-            * time_wire(c, WIRE_ALL_REDUCE,
-                        (struct ranks){ all.n / some.n, all.stride * some.n },
-                        w->trained * size / (double)some.n);
-    return t;
-}
-
-/* Beside messages: what is computed, and the time that the GPU waits for its
- * host, which is no slower for them. */
-struct hiding {
-    double computing, waiting;
-};
-
-static struct hiding hiding_of(const struct pass *p)
-{
-    const double waiting = p->part[TIME_HOST];
-    return (struct hiding){ total(p) - waiting, waiting };
-}
-
-/* What of messages is left after so much beside them. */
-static void overlap(struct time_result *out, const struct clock *c,
-                    double message, struct hiding beside, double times)
-{
-    const double all = beside.computing + beside.waiting;
-    if (c->log != NULL)
-        time_log_overlap(c->log, message, all, times);
-    const bool near = wire_near(c, replicas(c->run, false));
-    out->part[TIME_DP] += times * fmax(0, message - all);
-    out->part[TIME_SLOWED] += times * fmin(message, beside.computing)
-                              * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
-}
-
-/* Beside a unit's messages. */
-struct computed {
-    struct hiding forward, back;
-};
-
-/* Of a chunk's waits a block has as much as of the kernels that forward starts. */
-static struct computed computed_of(const struct block_time *t, bool again,
-                                   const struct chunk *k)
-{
-    const double share = starts(&t->forward, HOST_FORWARD_S)
-                         / fmax(starts(&k->forward, HOST_FORWARD_S), 1e-30);
-    return (struct computed){
-        { total(&t->forward), share * k->forward.part[TIME_HOST] },
-        { total(&t->input) + total(&t->weight) + (again ? total(&t->again) : 0),
-          share * k->input.part[TIME_HOST] }
-    };
-}
-
-/* Whose messages an explanation says the next ones are. */
-static void tell(const struct clock *c, const char *whose, const char *pass)
-{
-    if (c->log == NULL)
-        return;
-    c->log->whose = whose;
-    c->log->pass = pass;
-}
-
-static void unit_passes(struct time_result *out, const struct step_clock *s,
-                        const struct traffic *t, const char *whose,
-                        struct computed beside, double times)
-{
-    const struct run *run = s->c.run;
-    const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
-    const double back = kept ? 0 : t->gather * t->gathers_back;
-    if (t->late) {
-        tell(&s->c, whose, "gathered");
-        overlap(out, &s->c, t->gather + back, (struct hiding){ 0, 0 }, times);
-        tell(&s->c, whose, "reduced");
-        overlap(out, &s->c, t->reduce, beside.back, times);
-        return;
-    }
-    tell(&s->c, whose, "forward");
-    overlap(out, &s->c, t->gather, beside.forward, times);
-    tell(&s->c, whose, "backward");
-    overlap(out, &s->c, back + t->reduce, beside.back, times);
-}
-
-/* Elements of the weights of a block: of the largest, of all, and of those that
- * are used again only after so many others. */
-struct sizes {
-    double largest, all, far;
-};
-
-/* The block's next weight; `id` may be one already. */
-static tensor_id next_weight(const struct program *p, tensor_id id)
-{
-    while (id != TENSOR_NONE
-           && (p->tensor[id].role != ROLE_PARAM || p->tensor[id].statistic))
-        id = p->tensor[id].next;
-    return id;
-}
-
-/* From a weight's second forward to its backward there is twice what comes after
- * it. */
-static struct sizes sizes_of(const struct step_clock *s, uint32_t block)
-{
-    const struct program *p = s->c.p;
-    const tensor_id first = next_weight(p, p->block[block].weights);
-    struct sizes z = { 0, 0, 0 };
-    for (tensor_id id = first; id != TENSOR_NONE;
-         id = next_weight(p, p->tensor[id].next)) {
-        const double elems = (double)p->tensor[id].elems;
-        z.largest = elems > z.largest ? elems : z.largest;
-        z.all += elems;
-    }
-    double after = z.all;
-    for (tensor_id id = first; id != TENSOR_NONE;
-         id = next_weight(p, p->tensor[id].next)) {
-        after -= (double)p->tensor[id].elems;
-        if (2 * after < (double)ZERO3_MAX_REUSE_ELEMS)
-            break;
-        z.far += (double)p->tensor[id].elems;
-    }
-    return z;
-}
-
-/* DeepSpeed fetches nothing ahead while one weight alone is more than may be
- * there; and one that is used again too far ahead is let go between a layer's
- * second forward and its backward (zero/partitioned_param_coordinator.py,
- * fetch_sub_module, __params_to_release). `again`: the share of such layers that
- * have one. */
-static void limit_fetches(struct traffic *t, const struct step_clock *s,
-                          uint32_t block, double again)
-{
-    const struct run *run = s->c.run;
-    if (run->engine != ENGINE_DEEPSPEED)
-        return;
-    const bool twice = run->recompute == RECOMP_FULL
-                       && s->c.p->block[block].kind == BLOCK_LAYER;
-    const struct sizes z = sizes_of(s, block);
-    t->late = z.largest > (double)run->max_live_params
-              || engine_makes_zero3_grads(run);
-    if (twice && z.far > 0)
-        t->gathers_back += again * z.far / z.all;
-}
-
-/* Gathered whole for every pass, unit by unit, the next one's beside what is
- * computed (ZeRO-3, FSDP): the first gather and the last reduction are bare. */
-static void gathers(struct time_result *out, const struct step_clock *s,
-                    const struct counts *n, const struct chunk *k)
-{
-    const struct run *run = s->c.run;
-    const double m = (double)run->grad_accum;
-    bool begun = false;
-    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
-        struct weights w = { 0 };
-        if (n->all[b] == 0)
-            continue;
-        const char *name = s->c.p->block[b].name;
-        add_weights(&w, &s->states[b]);
-        tell(&s->c, name, "");
-        struct traffic t = traffic_of(&s->c, &w);
-        limit_fetches(&t, s, b, (double)n->again[b] / n->all[b]);
-        const struct computed beside =
-            computed_of(&s->block[b], n->again[b] > 0, k);
-        const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
-        const double all = n->all[b] - (bare ? 1 : 0);
-        begun = begun || bare;
-        unit_passes(out, s, &t, name, beside, m * all);
-        if (bare)
-            unit_passes(out, s, &t, "first gather, last reduction",
-                        (struct computed){ { 0, 0 }, { 0, 0 } }, m);
-        out->part[TIME_MEMORY] +=
-            m * n->all[b] * (t.gathers_back - 1)
-            * time_engine_gather(&s->c, w.bytes + w.expert_bytes);
-        out->part[TIME_HOST] +=
-            m * n->all[b] * run->scale[SPEED_HOST]
-            * time_engine_lists(&s->c, &s->c.p->block[b], &s->states[b],
-                                1 + t.gathers_back);
-    }
-}
-
-/* Gradients out and weights in once a step, or each micro-batch. */
-static void exchanges(struct time_result *out, const struct step_clock *s,
-                      const struct weights *w, const struct chunk *k)
-{
-    const struct run *run = s->c.run;
-    const double m = (double)run->grad_accum;
-    const struct hiding none = { 0, 0 };
-    struct hiding back = hiding_of(&k->input);
-    back.computing += total(&k->weight);
-    if (!run_reduces_beside(run))
-        back = none;
-    tell(&s->c, "a stage's weights", "gradients");
-    if (run_sharding(run) == SHARDING_NONE) {
-        overlap(out, &s->c, sum_seconds(&s->c, w), back, 1);
-        return;
-    }
-    const struct traffic t = traffic_of(&s->c, w);
-    const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-    overlap(out, &s->c, t.reduce, back, each ? m : 1);
-    const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
-    tell(&s->c, "a stage's weights", "gathered");
-    overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);
-}
-
-/* After the pipeline's last backward and the replicas' sum, so that nothing hides
- * it; whichever rank is busiest waits, as all do for clipping. */
-static void sum_tied(struct time_result *out, const struct step_clock *s)
-{
-    const struct run *run = s->c.run;
-    const double bytes = pipe_tied_bytes(s->c.p, run);
-    const uint64_t stage = run->tp * run->cp * run->dp;
-    if (bytes <= 0)
-        return;
-    tell(&s->c, "tied words", "gradients");
-    overlap(out, &s->c, time_pair(&s->c, stage * (run->pp - 1), bytes),
-            (struct hiding){ 0, 0 }, 1);
-}
-
 /* ---- the optimizer ---- */
 
 static void add_share(struct shard_of *sum, const struct shard_of *own,
@@ -633,7 +300,7 @@ static void add_place_weights(struct weights *w, const struct step_clock *s,
 {
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         for (uint32_t i = 0; i < n->all[b]; i++)
-            add_weights(w, &s->states[b]);
+            replicas_add_weights(w, &s->states[b]);
 }
 
 /* Bytes of a micro-batch's checkpoints that wait beside the GPU. */
@@ -676,8 +343,9 @@ static void average_layer(struct resident *x, const struct step_clock *s,
     double all[2] = { 0, 0 }, layers[2] = { 0, 0 }, bytes = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const struct block_time *t = &s->block[b];
-        const double pass[2] = { total(&t->forward),
-                                 total(&t->input) + total(&t->weight) };
+        const double pass[2] = { pass_total(&t->forward),
+                                 pass_total(&t->input)
+                                     + pass_total(&t->weight) };
         const bool layer = p->block[b].kind == BLOCK_LAYER;
         for (int i = 0; i < 2; i++) {
             all[i] += n->all[b] * pass[i];
@@ -737,24 +405,25 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         add_share(&own, &some, 1);
         kept += checkpoints_away(s, &has);
         if (run_shards_weights(run))
-            gathers(out, s, &has, &k);
+            replicas_gather(out, s, &has, &k);
     }
     if (!run_shards_weights(run))
-        exchanges(out, s, &w, &whole);
+        replicas_exchange(out, s, &w, &whole);
     put_optimizer(out, s, &own);
-    const double busy =
-        m
-        * (total(&whole.forward) + total(&whole.input) + total(&whole.weight));
+    const double busy = m
+                        * (pass_total(&whole.forward) + pass_total(&whole.input)
+                           + pass_total(&whole.weight));
     if (!run_offloads(run))
         return busy;
-    const double n = (double)shards(run, false).n;
-    const double experts = (double)shards(run, true).n;
+    const double n = (double)replicas_shards(run, false).n;
+    const double experts = (double)replicas_shards(run, true).n;
     struct resident x = { .there = &s->there,
                           .own_elems = own.elems,
                           .shard_bytes = w.bytes / n + w.expert_bytes / experts,
                           .checkpoint_bytes = kept * layers_that_go(run, rank),
-                          .forward = total(&whole.forward),
-                          .back = total(&whole.input) + total(&whole.weight) };
+                          .forward = pass_total(&whole.forward),
+                          .back = pass_total(&whole.input)
+                                  + pass_total(&whole.weight) };
     if (run->away_layers > 0) {
         const struct counts has = count_blocks(s, &at[0]);
         average_layer(&x, s, &at[0], &has);
@@ -784,7 +453,7 @@ static double deferred_seconds(const struct step_clock *s)
     if (s->c.run->deferred_wgrads == 0 || op == NULL)
         return 0;
     time_op(&t, &s->c, op);
-    return total(&t.weight);
+    return pass_total(&t.weight);
 }
 
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
@@ -814,14 +483,15 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
         /* ranks matter to 1F1B's chunks alone, which go round them */
         chunk_of(&k, s, &has, i % run->pp, 0);
         add_arrivals(&k, s, i == 0, i + 1 == n);
-        pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
-                                      total(&k.weight), 0 };
+        pass[i] =
+            (struct pipe_pass){ pass_total(&k.forward), pass_total(&k.input),
+                                pass_total(&k.weight), 0 };
         if (!again)
             continue;
         struct chunk split;
         chunk_of(&split, s, &has, i % run->pp, 1);
-        pass[i].remade = total(&split.input) - total(&k.input)
-                         + total(&split.weight) - total(&k.weight);
+        pass[i].remade = pass_total(&split.input) - pass_total(&k.input)
+                         + pass_total(&split.weight) - pass_total(&k.weight);
     }
     const struct pipe x = { .run = run,
                             .at = pass,
@@ -830,7 +500,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
                             .deferred_s = deferred_seconds(s),
                             .send = send_seconds(s) };
     const double busy = put_rank(out, s, at, pipe_busiest(&x));
-    sum_tied(out, s);
+    replicas_sum_tied(out, s);
     const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
     if (all < 0)
         return false;
