@@ -71,28 +71,20 @@ bool engine_optimizer_offloaded(const struct run *run)
     return run->offload_optimizer != OFFLOAD_NONE;
 }
 
-/* DeepSpeed keeps a whole fp32 gradient buffer on every rank when stage 1 is
- * told to accumulate in fp32, and under a pipeline in bf16 at stage 0 too,
- * which shards the states then as stage 1 does (BF16_Optimizer). */
-bool engine_keeps_fp32_buffer(const struct run *run)
-{
-    return run_is_bf16_optimizer(run);
-}
-
-/* ... and in the versions that Megatron-DeepSpeed came with lets 16-bit
+/* BF16_Optimizer, in the versions that Megatron-DeepSpeed came with, lets 16-bit
  * gradients go when the next backward begins (0.6.5 to 0.9,
  * BF16_Optimizer.backward, clear_lp_grads): they lie under every forward, and
  * each micro-batch makes its own. */
 static bool clears_grads_late(const struct run *run)
 {
-    return run_pipelines(run) && engine_keeps_fp32_buffer(run);
+    return run_pipelines(run) && run_is_bf16_optimizer(run);
 }
 
 /* DeepSpeedZeroOptimizer collects gradients in a bucket; BF16_Optimizer does
  * not, and the pipeline engine reduces after the last backward only. */
 static bool has_ipg_bucket(const struct run *run)
 {
-    return engine_is_zero_1_or_2(run) && !engine_keeps_fp32_buffer(run)
+    return engine_is_zero_1_or_2(run) && !run_is_bf16_optimizer(run)
            && !run_pipelines(run);
 }
 
@@ -474,7 +466,7 @@ static void zero_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
-    if (engine_keeps_fp32_buffer(run)) {
+    if (run_is_bf16_optimizer(run)) {
         /* engine.py, allreduce_bucket: in communication_data_type; a flat
            buffer is one tensor, and a bucket of its own */
         if (run_pipelines(run) || (wire != FP32 && run->shard > 1))
@@ -528,8 +520,7 @@ void engine_reduce(struct put *p, const struct stage *s)
  * (stage_1_and_2.py, independent_gradient_partition_epilogue: zero_grad). */
 bool engine_steps_views(const struct run *run)
 {
-    return run_pipelines(run) && run->zero == 1
-           && !engine_keeps_fp32_buffer(run);
+    return run_pipelines(run) && run->zero == 1 && !run_is_bf16_optimizer(run);
 }
 
 void engine_stepped_grads(struct put *p, const struct stage *s)

@@ -16,7 +16,7 @@
 static bool reduces_beside(const struct run *run)
 {
     return run->zero == 1 && run->overlap_comm && !run_pipelines(run)
-           && !engine_keeps_fp32_buffer(run);
+           && !run_is_bf16_optimizer(run);
 }
 
 bool zero_fills_bucket(const struct run *run)

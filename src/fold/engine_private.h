@@ -34,7 +34,6 @@ bool engine_zero3_fetches(const struct run *run);
 bool engine_zero3_gathers(const struct run *run);
 bool engine_shards_come(const struct run *run);
 bool engine_optimizer_offloaded(const struct run *run);
-bool engine_keeps_fp32_buffer(const struct run *run);
 bool engine_makes_zero3_grads(const struct run *run);
 /* Elements a flat buffer has on this rank: padded, cut evenly. */
 uint64_t engine_flat_share(const struct run *run, uint64_t dense,

@@ -267,7 +267,7 @@ static void rest_grads(struct put *p, const struct stage *s)
             PUT(p, TERM_GRADS, "gradients, zeroed in place",
                 F("bytes", s->wgrad));
     }
-    if (engine_keeps_fp32_buffer(run))
+    if (run_is_bf16_optimizer(run))
         PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
             F("P", s->sum.elems), F("bytes per gradient", FP32));
     if (engine_zero_is(run, 3) && !engine_optimizer_offloaded(run)

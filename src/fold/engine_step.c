@@ -239,7 +239,7 @@ static void step_zero(struct put *p, const struct stage *s)
     const enum dtype master = run->prec.master;
     const uint64_t wide =
         master != DT_NONE && master != run->prec.grad ? dtype_size(master) : 0;
-    if (engine_keeps_fp32_buffer(run)) {
+    if (run_is_bf16_optimizer(run)) {
         PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
             F("bytes", s->wgrad));
         step_implementation(p, s, own);

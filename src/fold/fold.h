@@ -34,12 +34,13 @@ uint32_t ops_with_weights(const struct program *p, const struct block *b);
 bool op_runs_again(const struct op *op, const struct run *run,
                    enum block_kind kind);
 
+/* Bytes of the gradient that the first stage and the last add up, once a step; 0:
+ * none. [method.md eq. communication] */
+double pipe_tied_bytes(const struct program *p, const struct run *run);
+
 /* Bytes that one GPU sends in one optimizer step, on the busiest kind of
  * stage. `params`: elements per rank of the largest stage, dense and expert.
  * [method.md eq. communication] */
-/* Of a gradient that the first stage and the last add up, once a step; 0: none. */
-double pipe_tied_bytes(const struct program *p, const struct run *run);
-
 struct comm_group_input {
     uint64_t trained;      /* elements per rank, before sharding: gradients */
     uint64_t weight_bytes; /* of what is gathered, as the layers see it */

@@ -20,12 +20,6 @@ enum { FIRST_MESSAGES = 2, ARRIVAL_CLONES = 4 };
 /* PartitionedTensor.full() until it gathers. */
 enum { RESTORE_KERNELS = 3 };
 
-/* 0.6 to 0.9: of Megatron-DeepSpeed's years. */
-static bool reads_arrivals(const struct clock *c)
-{
-    return c->run->framework == FW_MEGATRON_DEEPSPEED;
-}
-
 static bool is_deepspeed(const struct clock *c)
 {
     return c->run->engine == ENGINE_DEEPSPEED;
@@ -60,7 +54,7 @@ static void gather(struct pass *p, const struct clock *c, double bytes)
  * parts came in one tensor and were copied out of it (c10d, of a list). */
 static void restore(struct pass *p, const struct clock *c, double bytes)
 {
-    const bool old = reads_arrivals(c);
+    const bool old = run_is_old_deepspeed(c->run);
     const double copied = old ? 2 * part_bytes(c, bytes) + 2 * bytes : 0;
     p->part[TIME_MEMORY] += time_bytes(c, bytes + copied + 2 * bytes);
     gather(p, c, bytes);
@@ -88,7 +82,7 @@ static void restores_before(struct pass *forward, struct pass *back,
     if (!parts)
         return;
     wait_for_host(forward, c, FIRST_MESSAGES,
-                  reads_arrivals(c) ? ARRIVAL_CLONES : 0);
+                  run_is_old_deepspeed(c->run) ? ARRIVAL_CLONES : 0);
     restore(forward, c, bytes);
     clone(back, c, part); /* of the gradient that is sent */
 }

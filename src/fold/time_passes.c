@@ -62,12 +62,6 @@ static double size_of(enum dtype t)
     return (double)dtype_size(t);
 }
 
-/* DeepSpeed as it was in Megatron-DeepSpeed's years, 0.6.5 to 0.9. */
-static bool is_of_megatron_deepspeed(const struct run *run)
-{
-    return run->framework == FW_MEGATRON_DEEPSPEED;
-}
-
 /* What is not DeepSpeed's or Apex's kernel is a loop, or lists of tensors. */
 static void put_update(struct optimizer_passes *x, const struct run *run,
                        double bytes)
@@ -128,36 +122,29 @@ static struct optimizer_pass *put_check(struct optimizer_passes *x,
                                         const struct run *run)
 {
     const double g = size_of(run->prec.grad);
-    if (is_of_megatron_deepspeed(run))
+    if (run_is_old_deepspeed(run))
         return put(x, "overflow check", cast_to(FP32, g) + FP32,
                    SUMMED_KERNELS);
     return put(x, "overflow check", 2 * g, EXTREMES_KERNELS);
 }
 
-/* fp16/fused_optimizer.py, step: also of bf16 (engine.py, DDP_BFLOAT16). Norms
- * and flags that .item() brings: three. */
-static void fp16_optimizer(struct optimizer_passes *x, const struct run *run)
+/* fp16/fused_optimizer.py, step: of one flat tensor, also in bf16 (engine.py,
+ * DDP_BFLOAT16). fp16/unfused_optimizer.py, of all optimizers but DeepSpeed's and
+ * Apex's FusedAdam: tensor by tensor, norms of 16-bit gradients, cast. Norms and
+ * flags that .item() brings: three. */
+static void fp16_optimizer(struct optimizer_passes *x, const struct run *run,
+                           bool flat)
 {
     const double g = size_of(run->prec.grad), p = size_of(run->prec.param);
     put_check(x, run)->waits = true;
+    if (!flat)
+        put(x, "norms", cast_to(FP32, g) + FP32, 2);
     put(x, "gradients in fp32", cast_to(FP32, g), 1);
-    put(x, "gradients flattened", 2 * FP32, 0);
-    put(x, "norm", FP32, 0);
-    put(x, "unscaling, clipping", 2 * FP32, 0);
-    put_update(x, run, FP32 + 2 * FP32);
-    put(x, "weights in 16 bits", FP32 + p, 1);
-    x->waits = 3;
-}
-
-/* fp16/unfused_optimizer.py, step: of all optimizers but DeepSpeed's and Apex's
- * FusedAdam. Norms are of 16-bit gradients, cast. */
-static void unfused_optimizer(struct optimizer_passes *x, const struct run *run)
-{
-    const double g = size_of(run->prec.grad), p = size_of(run->prec.param);
-    put_check(x, run)->waits = true;
-    put(x, "norms", cast_to(FP32, g) + FP32, 2);
-    put(x, "gradients in fp32", cast_to(FP32, g), 1);
-    put(x, "unscaling, clipping", 2 * FP32, 1);
+    if (flat) {
+        put(x, "gradients flattened", 2 * FP32, 0);
+        put(x, "norm", FP32, 0);
+    }
+    put(x, "unscaling, clipping", 2 * FP32, flat ? 0 : 1);
     put_update(x, run, FP32 + 2 * FP32);
     put(x, "weights in 16 bits", FP32 + p, 1);
     x->waits = 3;
@@ -180,7 +167,7 @@ static void lamb_optimizer(struct optimizer_passes *x, const struct run *run)
  * engine.py calls (_take_model_step). */
 static void bf16_optimizer(struct optimizer_passes *x, const struct run *run)
 {
-    const bool old = is_of_megatron_deepspeed(run);
+    const bool old = run_is_old_deepspeed(run);
     struct optimizer_pass *norm = put(x, "norms", 0, old ? 2 : 1);
     norm->whole = FP32;
     norm->waits = old; /* .item() of each; now summed up on the GPU */
@@ -198,7 +185,7 @@ static void bf16_optimizer(struct optimizer_passes *x, const struct run *run)
 static void put_partition_check(struct optimizer_passes *x,
                                 const struct run *run)
 {
-    const bool old = is_of_megatron_deepspeed(run);
+    const bool old = run_is_old_deepspeed(run);
     if (old || run->prec.param != DT_FP32)
         put_check(x, run)->waits = old;
     /* the check and the norm, and that again to clip by it */
@@ -230,7 +217,7 @@ static void put_flat_step(struct optimizer_passes *x, const struct run *run,
 static void zero_1_or_2(struct optimizer_passes *x, const struct run *run)
 {
     const double g = size_of(run->prec.grad);
-    const bool old = is_of_megatron_deepspeed(run);
+    const bool old = run_is_old_deepspeed(run);
     put_partition_check(x, run);
     put_norms_in_double(x, g, old);
     if (!run_sums_in_fp32(run)) /* else it is flat */
@@ -245,8 +232,7 @@ static void zero_3(struct optimizer_passes *x, const struct run *run)
 {
     const double g = size_of(run->prec.grad);
     const bool lists = engine_makes_zero3_grads(run);
-    const bool checks =
-        run->prec.param == DT_FP16 || is_of_megatron_deepspeed(run);
+    const bool checks = run->prec.param == DT_FP16 || run_is_old_deepspeed(run);
     if (lists)
         put(x, "overflow check", cast_to(FP32, g) + FP32, 2);
     else if (checks)
@@ -272,7 +258,7 @@ static void without_masters(struct optimizer_passes *x, const struct run *run)
 
 static void deepspeed(struct optimizer_passes *x, const struct run *run)
 {
-    if (engine_keeps_fp32_buffer(run))
+    if (run_is_bf16_optimizer(run))
         bf16_optimizer(x, run);
     else if (run->zero == 3)
         zero_3(x, run);
@@ -282,11 +268,10 @@ static void deepspeed(struct optimizer_passes *x, const struct run *run)
         without_masters(x, run);
     else if (run->optimizer == OPT_LAMB)
         lamb_optimizer(x, run);
-    else if (run->optimizer == OPT_ADAMW
-             && run->optimizer_impl == OPTIMPL_FUSED)
-        fp16_optimizer(x, run);
     else
-        unfused_optimizer(x, run);
+        fp16_optimizer(x, run,
+                       run->optimizer == OPT_ADAMW
+                           && run->optimizer_impl == OPTIMPL_FUSED);
 }
 
 /* ---- Megatron ---- */

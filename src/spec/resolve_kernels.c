@@ -525,7 +525,7 @@ void resolve_buffers(struct run *r, const struct spec *spec)
                                          r->framework != FW_MEGATRON_DEEPSPEED);
     r->scatter_gather = resolve_bool(r, KEY_SCATTER_GATHER, false);
     r->multi_rank_sums = resolve_bool(r, KEY_MULTI_RANK_BUCKET_ALLREDUCE,
-                                      r->framework != FW_MEGATRON_DEEPSPEED);
+                                      !run_is_old_deepspeed(r));
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     resolve_offload(r);
     say_buckets(r);

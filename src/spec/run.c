@@ -188,7 +188,7 @@ bool run_sends_parts(const struct run *run)
 
 static bool is_old_stage_1(const struct run *run)
 {
-    return run->framework == FW_MEGATRON_DEEPSPEED && run->zero == 1;
+    return run_is_old_deepspeed(run) && run->zero == 1;
 }
 
 bool run_sums_tensors(const struct run *run)
@@ -222,7 +222,7 @@ static bool collects_as_told(const struct run *run)
 {
     return run->engine == ENGINE_DEEPSPEED && run->zero > 0
            && !run_pipelines(run) && !run_is_bf16_optimizer(run)
-           && (run->zero > 1 || run->framework != FW_MEGATRON_DEEPSPEED);
+           && !is_old_stage_1(run);
 }
 
 bool run_is_loose(const struct run *run)

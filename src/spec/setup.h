@@ -1002,7 +1002,8 @@ bool run_is_loose(const struct run *run);
 /* DeepSpeed's round_robin_gradients: tensors are dealt to partitions in turn. */
 bool run_deals_tensors(const struct run *run);
 /* DeepSpeed's BF16_Optimizer: a whole fp32 gradient buffer on every rank, sharded
- * states. */
+ * states, when stage 1 is told to accumulate in fp32, and under a pipeline in bf16
+ * at stage 0 too. */
 bool run_is_bf16_optimizer(const struct run *run);
 /* DeepSpeed's ZeRO-1 and -2 without contiguous_gradients put whole tensors
  * together, all-reduce them and take them apart (stage_1_and_2.py,
@@ -1024,6 +1025,11 @@ bool run_reduces_beside(const struct run *run);
  * is_pipe_partitioned), and Megatron's of February 2021 to January 2023
  * (p2p_communication.py, scatter_gather_tensors_in_pipeline). */
 bool run_sends_parts(const struct run *run);
+/* DeepSpeed as it was in the years of Megatron-DeepSpeed, 0.6.5 to 0.9. */
+static inline bool run_is_old_deepspeed(const struct run *run)
+{
+    return run->framework == FW_MEGATRON_DEEPSPEED;
+}
 /* In Transformer Engine's layers, which take no notice of what follows. */
 static inline bool run_sums_as_te(const struct run *run)
 {
@@ -1060,7 +1066,7 @@ static inline bool run_sums_in_fp32(const struct run *run)
     return run->engine == ENGINE_DEEPSPEED && run->zero == 2
            && run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
            && run->offload_optimizer == OFFLOAD_NONE && !run_adapts(run)
-           && run->framework != FW_MEGATRON_DEEPSPEED;
+           && !run_is_old_deepspeed(run);
 }
 /* Tokens before the words, which go through all layers as these do. */
 static inline bool run_prompts(const struct run *run)
