@@ -53,8 +53,8 @@ static double collected(const struct run *run)
 static double collected_in_fp32(const struct run *run)
 {
     const double sent = (double)dtype_size(run->prec.reduce);
-    const double cast = run->prec.reduce == DT_FP32 ? 0 : 2 * (4 + sent);
-    return 2 * 4 + cast + 2 * sent + 2 * 4;
+    const double cast = run->prec.reduce == DT_FP32 ? 0 : 2 * (FP32 + sent);
+    return 2 * FP32 + cast + 2 * sent + 2 * FP32;
 }
 
 /* Stages 0 and 1, which reduce once a step. In fp32 a cast, and a sum
@@ -64,7 +64,7 @@ static struct copies deepspeed_late(const struct run *run, double size)
     const double m = (double)run->grad_accum;
     struct copies x = { .apart = true };
     if (run->prec.grad == DT_FP32 && run->prec.param == DT_BF16) {
-        x.back = size + 4 + 3 * 4;
+        x.back = size + FP32 + 3 * FP32;
         if (run->dp > 1 && run_is_bf16_optimizer(run))
             x.back += collected_in_fp32(run) / m;
         return x;

@@ -69,10 +69,16 @@ bool run_reduces_last(const struct run *run)
     return is_fsdp(run) && run->grad_sync == SYNC_LAST;
 }
 
+/* DeepSpeed's ZeRO-1 and -2 (stage_1_and_2.py). */
+static bool is_stage_1_or_2(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED
+           && (run->zero == 1 || run->zero == 2);
+}
+
 bool run_flattens(const struct run *run)
 {
-    return run->engine == ENGINE_DEEPSPEED && !run_pipelines(run)
-           && (run->zero == 1 || run->zero == 2);
+    return is_stage_1_or_2(run) && !run_pipelines(run);
 }
 
 bool run_has_8bit_moments(const struct run *run)
@@ -193,18 +199,15 @@ static bool is_old_stage_1(const struct run *run)
 
 bool run_sums_tensors(const struct run *run)
 {
-    const bool flat = run->zero == 1 || run->zero == 2;
-    return run->engine == ENGINE_DEEPSPEED && flat
-           && !run_is_bf16_optimizer(run)
+    return is_stage_1_or_2(run) && !run_is_bf16_optimizer(run)
            && run->offload_optimizer == OFFLOAD_NONE
            && (!run->contiguous_gradients || is_old_stage_1(run));
 }
 
 bool run_sums_whole(const struct run *run)
 {
-    const bool flat = run->zero == 1 || run->zero == 2;
     return run_is_bf16_optimizer(run) || run_sums_tensors(run)
-           || (run->engine == ENGINE_DEEPSPEED && flat && run->multi_rank_sums);
+           || (is_stage_1_or_2(run) && run->multi_rank_sums);
 }
 
 bool run_reduces_beside(const struct run *run)

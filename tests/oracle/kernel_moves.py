@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import families
+from passes import size_read as size
 
 FAMILIES = """llama qwen2 qwen3 gemma phi3 gpt2 gpt_neox opt starcoder2 stablelm olmo olmo2 cohere phi granite glm
 exaone4 ernie4_5 seed_oss""".split()
@@ -31,14 +32,6 @@ narrow device size stride dim layout numel sym_size sym_numel sym_stride sym_sto
 is_strides_like_format is_non_overlapping_and_dense unsafe_split""".split())
 MORE = {"slice_backward": 2}
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-
-
-def size(tensor):
-    """What is read of it: an expanded one's own elements."""
-    count = 1
-    for n, stride in zip(tensor.shape, tensor.stride()):
-        count *= n if stride else 1
-    return count * tensor.element_size()
 
 
 class Log(TorchDispatchMode):

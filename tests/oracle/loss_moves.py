@@ -19,6 +19,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from passes import size_read as size
+
 TOKENS, WORDS = 64, 1000
 NO_KERNEL = set("view unsqueeze lift_fresh allreduce_".split())
 
@@ -51,13 +53,6 @@ def stubs():
     package("megatron.core.utils", get_pg_rank=dist.get_rank, get_pg_size=dist.get_world_size)
     package("megatron.core.jit", jit_fuser=lambda function: function)
     package("megatron.core.tensor_parallel.utils", VocabUtility=VocabUtility)
-
-
-def size(tensor):
-    count = 1
-    for n, stride in zip(tensor.shape, tensor.stride()):
-        count *= n if stride else 1
-    return count * tensor.element_size()
 
 
 class Log(TorchDispatchMode):

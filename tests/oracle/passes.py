@@ -17,6 +17,14 @@ def size(values):
     return sum(t.numel() * t.element_size() for t in tree_leaves(values) if isinstance(t, torch.Tensor))
 
 
+def size_read(tensor):
+    """What is read of it: an expanded one's own elements."""
+    count = 1
+    for n, stride in zip(tensor.shape, tensor.stride()):
+        count *= n if stride else 1
+    return count * tensor.element_size()
+
+
 def moved(name, args, kwargs, result):
     if name in WRITES:
         return size(args[0])

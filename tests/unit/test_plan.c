@@ -634,6 +634,15 @@ static void test_components_add_up(void **state)
     }
 }
 
+/* What is explained of a report; its arena is the caller's to release. */
+static struct explanation explained(struct arena *a, const memplan_report *r)
+{
+    arena_init(a, NULL);
+    struct explanation x = { .arena = a };
+    assert_true(report_explain(r, &x));
+    return x;
+}
+
 /* The explanation's terms are the estimate's: the parts of "peak" add up. */
 static void test_explanation_adds_up(void **state)
 {
@@ -641,9 +650,7 @@ static void test_explanation_adds_up(void **state)
     for (size_t i = 0; i < COUNT(layouts); i++) {
         memplan_report *r = layout(i);
         struct arena a;
-        arena_init(&a, NULL);
-        struct explanation x = { .arena = &a };
-        assert_true(report_explain(r, &x));
+        const struct explanation x = explained(&a, r);
         uint64_t total = 0, sums = 0, parts = 0;
         for (size_t k = 0; k < x.n; k++) {
             const struct explain_entry *e = &x.entry[k];
@@ -672,10 +679,8 @@ static void test_explained_messages_add_up(void **state)
     for (size_t i = 0; i < COUNT(layouts); i++) {
         memplan_report *r = layout(i);
         struct arena a;
-        arena_init(&a, NULL);
-        struct explanation x = { .arena = &a };
+        const struct explanation x = explained(&a, r);
         double left = 0;
-        assert_true(report_explain(r, &x));
         for (size_t k = 0; k < x.n; k++)
             if (strncmp(x.entry[k].name, "between replicas, what is left: ", 32)
                 == 0)
@@ -703,9 +708,7 @@ static void test_explained_parts_add_up(void **state)
     for (size_t i = 0; i < COUNT(layouts); i++) {
         memplan_report *r = layout(i);
         struct arena a;
-        arena_init(&a, NULL);
-        struct explanation x = { .arena = &a };
-        assert_true(report_explain(r, &x));
+        const struct explanation x = explained(&a, r);
         for (size_t k = 0; k < COUNT(parts); k++) {
             char end[64];
             double sum = 0;
