@@ -195,6 +195,27 @@ static void one_row_is_one_number(void **state)
     memplan_calibration_free(c);
 }
 
+/* One row is shared out among the constants, and held near 1; of many, what
+ * holds them there is outweighed. */
+static void many_rows_outweigh_the_prior(void **state)
+{
+    static struct text rows;
+    static const char slow[] = FILE_OF("\"memory\": 0.6");
+    double moved[2];
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        rows.n = 0;
+        for (size_t i = 0; i < (k == 0 ? 1 : MADE); i++)
+            put_row(&rows, i, slow);
+        memplan_calibration *c = calibrated(rows.p);
+        moved[k] = number_of(c, "memory");
+        memplan_calibration_free(c);
+    }
+    assert_true(moved[0] > 0.8);
+    assert_true(fabs(moved[1] - 0.6) < 0.005);
+    assert_true(fabs(moved[1] - 0.6) < 0.005);
+}
+
 /* ---- what is refused ---- */
 
 #define ROW(kind, model, setup, more, measured)                                \
@@ -404,6 +425,7 @@ int main(void)
         cmocka_unit_test(known_constants_are_found),
         cmocka_unit_test(files_are_read_again),
         cmocka_unit_test(one_row_is_one_number),
+        cmocka_unit_test(many_rows_outweigh_the_prior),
         cmocka_unit_test(rows_that_do_not_do),
         cmocka_unit_test(files_that_are_none),
         cmocka_unit_test(other_gpus_are_named),
