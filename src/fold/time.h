@@ -244,8 +244,6 @@ void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x);
 /* Seconds of a copy that nothing hides. */
 double time_copy(const struct run *run, const struct copy_note *x);
-/* Whose rate it runs at; NULL of parts that are no copies. */
-const char *time_copy_source(enum time_part part, const struct run *run);
 
 /* ---- time_exchange.c ---- */
 
@@ -316,8 +314,10 @@ struct wire_note {
     double bytes, seconds;
     const char *whose; /* a block's, or what is sent once a step */
 };
+/* So many times: what hides a message, and of it what is computed, which the
+ * message slows by such a share of the time that both take together. */
 struct overlap_note {
-    double message, computing, times;
+    double message, beside, computing, slowed, times;
     const char *whose, *pass;
 };
 /* A block of the busiest rank: how many of them it has in all of its chunks, and
@@ -360,9 +360,11 @@ void time_log_clear(struct time_log *log);
 void time_log_kernel(struct time_log *log, struct kernel_note note);
 /* Once each. */
 void time_log_wire(struct time_log *log, struct wire_note note);
-void time_log_overlap(struct time_log *log, double message, double computing,
-                      double times);
+void time_log_overlap(struct time_log *log, struct overlap_note note);
 void time_log_copy(struct time_log *log, struct copy_note note);
+
+/* Where a part's rate is from; NULL: the kernels' and links' own source. */
+const char *time_part_source(enum time_part part, const struct run *run);
 
 /* fold_time() with the messages between replicas logged. */
 bool fold_time_logged(struct time_result *out, const struct program *p,

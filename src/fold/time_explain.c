@@ -6,7 +6,7 @@
  */
 #include "fold/fold.h"
 #include "fold/schedule.h"
-#include "fold/time.h"
+#include "fold/time_private.h"
 
 #include "base/count.h"
 #include "data/constants.h"
@@ -17,6 +17,17 @@
 #include "base/banned.h"
 
 enum { HEAVIEST = 8, KERNELS_TEXT = 600 };
+
+const char *time_part_source(enum time_part part, const struct run *run)
+{
+    if (part == TIME_SLOWED)
+        return SLOWED_SOURCE;
+    if (part == TIME_OFFLOAD)
+        return HOST_LINK_SOURCE;
+    if (part != TIME_DISK)
+        return NULL;
+    return run->given[KEY_NVME_BANDWIDTH] ? "--nvme-bandwidth" : NVME_SOURCE;
+}
 
 /* ---- the log ---- */
 
@@ -49,13 +60,13 @@ void time_log_wire(struct time_log *log, struct wire_note note)
         log->wire[log->n_wires++] = note;
 }
 
-void time_log_overlap(struct time_log *log, double message, double computing,
-                      double times)
+void time_log_overlap(struct time_log *log, struct overlap_note note)
 {
-    if (log->n_overlaps < TIME_LOG_OVERLAPS && message > 0 && times > 0)
-        log->overlap[log->n_overlaps++] =
-            (struct overlap_note){ message, computing, times, log->whose,
-                                   log->pass };
+    note.whose = log->whose;
+    note.pass = log->pass;
+    if (log->n_overlaps < TIME_LOG_OVERLAPS && note.message > 0
+        && note.times > 0)
+        log->overlap[log->n_overlaps++] = note;
 }
 
 void time_log_copy(struct time_log *log, struct copy_note note)
@@ -241,14 +252,16 @@ static double again_of(const struct block_time *t, int part)
     return sum;
 }
 
-/* Messages to experts that run beside another pass are not a sum of blocks'. */
+/* Messages to experts that run beside another pass are not a sum of blocks', nor
+ * is what they slow. */
 static bool adds_up(int part, const struct run *run)
 {
     const bool beside = schedule_is_dual(run) || run->ep_overlap
                         || run->schedule == SCHED_DUALPIPE_V;
     return part == TIME_PRODUCTS || part == TIME_ATTENTION
            || part == TIME_MEMORY || part == TIME_AGAIN || part == TIME_TP
-           || part == TIME_CP || (part == TIME_EP && !beside);
+           || part == TIME_CP
+           || ((part == TIME_EP || part == TIME_SLOWED) && !beside);
 }
 
 /* What all blocks of a kind have of each part of a step. */
@@ -302,6 +315,32 @@ static void explain_parts(struct explanation *x, const struct block *b,
 
 /* ---- messages between replicas ---- */
 
+/* What is left of a message, and what it slows. */
+static void explain_overlap(struct explanation *x, const struct overlap_note *o)
+{
+    struct explain_entry e = { .section = "time of a step",
+                               .unit = "s",
+                               .equation = "step-time",
+                               .source = "",
+                               .depth = 2 };
+    e.name = arena_printf(x->arena, "between replicas, what is left: %s, %s",
+                          o->whose, o->pass);
+    e.value = o->times * fmax(0, o->message - o->beside);
+    e.formula = "times * max(0, message - what hides it)";
+    e.numbers =
+        NUMBERS(x->arena, "# * max(0, # - #)", o->times, o->message, o->beside);
+    explain_add(x, e);
+    if (!(o->computing > 0))
+        return;
+    e.name = arena_printf(x->arena, "between replicas, what is slowed: %s, %s",
+                          o->whose, o->pass);
+    e.value = o->times * fmin(o->message, o->computing) * o->slowed;
+    e.formula = "times * min(message, what is computed beside) * share";
+    e.numbers = NUMBERS(x->arena, "# * min(#, #) * #", o->times, o->message,
+                        o->computing, o->slowed);
+    explain_add(x, e);
+}
+
 static void explain_wires(struct explanation *x, const struct clock *c,
                           const struct time_log *log)
 {
@@ -321,23 +360,8 @@ static void explain_wires(struct explanation *x, const struct clock *c,
                         .source = "",
                         .depth = 2 });
     }
-    for (unsigned i = 0; i < log->n_overlaps; i++) {
-        const struct overlap_note *o = &log->overlap[i];
-        explain_add(x,
-                    (struct explain_entry){
-                        .section = "time of a step",
-                        .name = arena_printf(
-                            x->arena, "between replicas, what is left: %s, %s",
-                            o->whose, o->pass),
-                        .unit = "s",
-                        .value = o->times * fmax(0, o->message - o->computing),
-                        .formula = "times * max(0, message - what hides it)",
-                        .numbers = NUMBERS(x->arena, "# * max(0, # - #)",
-                                           o->times, o->message, o->computing),
-                        .equation = "step-time",
-                        .source = "",
-                        .depth = 2 });
-    }
+    for (unsigned i = 0; i < log->n_overlaps; i++)
+        explain_overlap(x, &log->overlap[i]);
 }
 
 /* ---- what is kept beside the GPU ---- */
@@ -379,7 +403,7 @@ static void explain_copy(struct explanation *x, const struct run *run,
                                n->times, n->read, run->gpu.host_link_bytes_s,
                                HOST_LINK_SHARE, n->beside),
             .equation = "step-time",
-            .source = time_copy_source(n->part, run),
+            .source = time_part_source(n->part, run),
             .depth = 2 });
 }
 

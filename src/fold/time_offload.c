@@ -79,15 +79,6 @@ double time_copy(const struct run *run, const struct copy_note *x)
     return x->times * fmax(0, seconds - x->beside);
 }
 
-const char *time_copy_source(enum time_part part, const struct run *run)
-{
-    if (part == TIME_OFFLOAD)
-        return HOST_LINK_SOURCE;
-    if (part != TIME_DISK)
-        return NULL;
-    return run->given[KEY_NVME_BANDWIDTH] ? "--nvme-bandwidth" : NVME_SOURCE;
-}
-
 static void copied(struct time_result *out, const struct clock *c,
                    struct copy_note x)
 {

@@ -61,6 +61,7 @@ void time_attention(struct op_clock *o);
  * group are in a node. */
 #define SLOWED_INSIDE 0.15
 #define SLOWED_BETWEEN 0.02
+#define SLOWED_SOURCE "Isaev et al. 2023, Calculon (processor_usage)"
 
 /* A linear's: forward, of its input's gradient, of its weight's. */
 struct product_times {

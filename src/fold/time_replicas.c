@@ -122,12 +122,17 @@ static void overlap(struct time_result *out, const struct clock *c,
                     double message, struct hiding beside, double times)
 {
     const double all = beside.computing + beside.waiting;
-    if (c->log != NULL)
-        time_log_overlap(c->log, message, all, times);
     const bool near = wire_near(c, replicas(c->run, false));
+    const double slowed = near ? SLOWED_INSIDE : SLOWED_BETWEEN;
+    if (c->log != NULL)
+        time_log_overlap(c->log,
+                         (struct overlap_note){ .message = message,
+                                                .beside = all,
+                                                .computing = beside.computing,
+                                                .slowed = slowed,
+                                                .times = times });
     out->part[TIME_DP] += times * fmax(0, message - all);
-    out->part[TIME_SLOWED] += times * fmin(message, beside.computing)
-                              * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
+    out->part[TIME_SLOWED] += times * fmin(message, beside.computing) * slowed;
 }
 
 /* Beside a unit's messages. */

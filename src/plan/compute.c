@@ -415,7 +415,7 @@ static void explain_time(struct explanation *x, const struct memplan_report *r)
                                    .source =
                                        calibration_words(x->arena, &r->run) });
     for (int i = 0; i < TIME_PARTS; i++) {
-        const char *source = time_copy_source((enum time_part)i, &r->run);
+        const char *source = time_part_source((enum time_part)i, &r->run);
         if (t->part[i] <= 0)
             continue;
         add(x, (struct explain_entry){

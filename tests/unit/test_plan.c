@@ -671,32 +671,45 @@ static void test_explanation_adds_up(void **state)
     }
 }
 
-/* What is left of each message is what the step has of them. */
-static void test_explained_messages_add_up(void **state)
+static bool starts_with(const char *text, const char *start)
 {
-    (void)state;
-    size_t some = 0;
-    for (size_t i = 0; i < COUNT(layouts); i++) {
-        memplan_report *r = layout(i);
-        struct arena a;
-        const struct explanation x = explained(&a, r);
-        double left = 0;
-        for (size_t k = 0; k < x.n; k++)
-            if (strncmp(x.entry[k].name, "between replicas, what is left: ", 32)
-                == 0)
-                left += x.entry[k].value;
-        some += left > 0;
-        near(left + 1, r->time.part[TIME_DP] + 1, 1e-9);
-        arena_release(&a);
-        memplan_report_free(r);
-    }
-    assert_true(some > 0);
+    return strncmp(text, start, strlen(start)) == 0;
 }
 
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* What is left of each message is what the step has of them, and what they slow
+ * with what messages inside blocks do is what it has of that. */
+static void test_explained_messages_add_up(void **state)
+{
+    (void)state;
+    size_t some = 0, slow = 0;
+    for (size_t i = 0; i < COUNT(layouts); i++) {
+        memplan_report *r = layout(i);
+        struct arena a;
+        const struct explanation x = explained(&a, r);
+        double left = 0, slowed = 0;
+        for (size_t k = 0; k < x.n; k++) {
+            const struct explain_entry *e = &x.entry[k];
+            if (starts_with(e->name, "between replicas, what is left: "))
+                left += e->value;
+            if (starts_with(e->name, "between replicas, what is slowed: ")
+                || ends_with(e->name, ": computing slowed by messages"))
+                slowed += e->value;
+        }
+        some += left > 0;
+        slow += slowed > 0;
+        near(left + 1, r->time.part[TIME_DP] + 1, 1e-9);
+        near(slowed + 1, r->time.part[TIME_SLOWED] + 1, 1e-9);
+        arena_release(&a);
+        memplan_report_free(r);
+    }
+    assert_true(some > 0);
+    assert_true(slow > 2);
 }
 
 /* Parts of a step are sums over its blocks, each of which is told. */
