@@ -133,9 +133,11 @@ void cast_to_8_bits(struct cast_work *out, const struct run *run,
 /* Whether a product adds to the gradients of earlier micro-batches; other
  * engines' are summed by kernels of their own. */
 bool time_adds_in_product(const struct run *run);
-/* Adds what the engine moves in memory around a block's passes. */
+/* Adds what the engine moves in memory around a block's passes, of a rank that
+ * trains so many elements in `all` of its blocks. */
 void time_engine(struct block_time *out, const struct clock *c,
-                 const struct block *b, const struct block_states *s);
+                 const struct block *b, const struct block_states *s,
+                 double all);
 /* ... around one gather more of so many bytes. */
 double time_engine_gather(const struct clock *c, double bytes);
 /* Time of the host for a unit's collectives in a micro-batch, so many gathers of

@@ -9,6 +9,8 @@
 #include "fold/engine_private.h"
 #include "fold/fold.h"
 
+#include <math.h>
+
 #include "base/banned.h"
 
 /* Bytes of a trained element in backward of a micro-batch, of all of them on
@@ -41,11 +43,31 @@ static struct copies ddp(const struct run *run)
                             .apart = true };
 }
 
-/* Tensors flattened, divided, and copied back; or put into a bucket that is
- * divided (stage_1_and_2.py, average_tensor). */
-static double collected(const struct run *run)
+/* The share of full buckets with parts of several ranks, whose shards of all that
+ * is trained have as many ends but one between them: such a bucket is flattened
+ * into another, and a rank's own part copied back (stage_1_and_2.py,
+ * allreduce_and_copy_with_multiple_ranks; _flatten_dense_tensors copies nothing
+ * where there is one). */
+static double several_owners(const struct run *run, double trained)
 {
-    return run->zero == 0 || run_sums_tensors(run) ? 6 : 4;
+    const double bucket = fmin((double)run->reduce_bucket, trained);
+    return trained > 0 ? fmin(1, (double)(run->shard - 1) * bucket / trained)
+                       : 0;
+}
+
+/* Tensors flattened, divided, and copied back; or put into a bucket that is
+ * divided (stage_1_and_2.py, average_tensor). Cast to what is sent in another
+ * type, and back (allreduce_bucket). */
+static double collected(const struct run *run, double size, double trained)
+{
+    const double sent = (double)dtype_size(run->prec.reduce);
+    const bool tensors = run->zero == 0 || run_sums_tensors(run);
+    const double cast =
+        run->prec.reduce == run->prec.param ? 0 : 2 * (size + sent);
+    if (tensors)
+        return 4 * size + 2 * sent + cast;
+    const double again = run_sums_whole(run) ? several_owners(run, trained) : 0;
+    return 4 * size + again * (2 * size + 2 * size / (double)run->shard) + cast;
 }
 
 /* Fp32 gradients that are flattened, cast to what is sent and divided, cast and
@@ -59,7 +81,8 @@ static double collected_in_fp32(const struct run *run)
 
 /* Stages 0 and 1, which reduce once a step. In fp32 a cast, and a sum
  * (BF16_Optimizer.update_hp_grads). */
-static struct copies deepspeed_late(const struct run *run, double size)
+static struct copies deepspeed_late(const struct run *run, double size,
+                                    double trained)
 {
     const double m = (double)run->grad_accum;
     struct copies x = { .apart = true };
@@ -71,7 +94,7 @@ static struct copies deepspeed_late(const struct run *run, double size)
     }
     x.back = accumulated(run, size);
     if (run->dp > 1)
-        x.back += collected(run) * size / m;
+        x.back += collected(run, size, trained) / m;
     return x;
 }
 
@@ -79,15 +102,15 @@ static struct copies deepspeed_late(const struct run *run, double size)
  * its bucket again before that (comm/coalesced_collectives.py), and puts in order
  * what was gathered, tensor by tensor (partition_parameters.py,
  * AllGatherCoalescedHandle.wait), all of it in streams of their own. */
-static struct copies deepspeed(const struct run *run)
+static struct copies deepspeed(const struct run *run, double trained)
 {
     const double size = (double)dtype_size(run->prec.param);
     struct copies x = { .apart = true };
     if (run->zero <= 1)
-        return deepspeed_late(run, size);
+        return deepspeed_late(run, size, trained);
     if (run->shard <= 1)
         return x;
-    x.back = (run->zero == 2 ? collected(run) : 6) * size;
+    x.back = run->zero == 2 ? collected(run, size, trained) : 6 * size;
     x.gather = run->zero == 3 ? 2 : 0;
     if (engine_makes_zero3_grads(run)) { /* into a bucket, and a list's pieces
                                             into one; zeroed, and out again */
@@ -144,11 +167,12 @@ static struct copies megatron(const struct run *run, bool embeds)
                             .apart = true };
 }
 
-static struct copies copies_of(const struct run *run, bool embeds)
+static struct copies copies_of(const struct run *run, bool embeds,
+                               double trained)
 {
     switch (run->engine) {
     case ENGINE_DDP: return ddp(run);
-    case ENGINE_DEEPSPEED: return deepspeed(run);
+    case ENGINE_DEEPSPEED: return deepspeed(run, trained);
     case ENGINE_FSDP: return fsdp(run);
     case ENGINE_FSDP2: return fsdp2(run);
     case ENGINE_MEGATRON: return megatron(run, embeds);
@@ -168,9 +192,10 @@ static void spend(struct pass *p, const struct clock *c, double bytes,
 }
 
 void time_engine(struct block_time *out, const struct clock *c,
-                 const struct block *b, const struct block_states *s)
+                 const struct block *b, const struct block_states *s,
+                 double all)
 {
-    const struct copies x = copies_of(c->run, b->kind == BLOCK_EMBED);
+    const struct copies x = copies_of(c->run, b->kind == BLOCK_EMBED, all);
     const double trained = (double)s->dense_elems + (double)s->expert_elems;
     const double kernels = x.apart ? (double)s->tensors : 1;
     const bool kept = c->run->engine == ENGINE_FSDP2 && c->run->zero == 2;
@@ -203,5 +228,5 @@ double time_engine_lists(const struct clock *c, const struct block *b,
 
 double time_engine_gather(const struct clock *c, double bytes)
 {
-    return time_bytes(c, copies_of(c->run, false).gather * bytes);
+    return time_bytes(c, copies_of(c->run, false, 0).gather * bytes);
 }

@@ -534,6 +534,17 @@ static void find_states(struct step_clock *s, uint32_t b,
                         counts_tied(s, b));
 }
 
+/* Trained, in the blocks of a stage on the average. */
+static double trained_elems(const struct step_clock *s)
+{
+    double sum = 0;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        sum += (double)program_times(s->c.p, b)
+               * ((double)s->states[b].dense_elems
+                  + (double)s->states[b].expert_elems);
+    return sum / (double)s->c.run->pp;
+}
+
 static double moved_seconds(const struct block_time *t)
 {
     return t->forward.part[TIME_MEMORY] + t->input.part[TIME_MEMORY]
@@ -553,10 +564,12 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     s.c.known = &known;
     time_blocks(s.block, &s.c);
     optimizer_passes_of(&s.passes, run);
-    for (uint32_t b = 0; b < p->n_blocks; b++) {
+    for (uint32_t b = 0; b < p->n_blocks; b++)
         find_states(&s, b, memory == NULL ? NULL : memory->states);
+    const double trained = trained_elems(&s);
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
         const double before = log == NULL ? 0 : moved_seconds(&s.block[b]);
-        time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
+        time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b], trained);
         s.own[b] = time_own_share(run, &s.states[b]);
         s.own[b].waited_s =
             time_waited(&s.c, &s.passes, &p->block[b], counts_tied(&s, b));
