@@ -163,6 +163,9 @@ static void kernels(struct emit *e, const struct run *r)
     emit_bool(e, "use_flash_attn", local && r->attention == ATTN_FLASH);
     if (!local && r->attention == ATTN_EAGER)
         emit_word(e, "attention_backend", "unfused");
+    if (!local && r->attention == ATTN_FLASH && r->given[KEY_ATTENTION_KERNEL]
+        && r->attention_kernel == KERNEL_FLASH_2)
+        emit_word(e, "attention_backend", "flash");
     emit_bool(e, "no_create_attention_mask_in_dataloader",
               r->mask == MASK_NONE);
     if (r->loss == LOSS_FUSED)

@@ -436,18 +436,32 @@ static void offloading(struct config *c)
                     config_flag_count(c, flag));
 }
 
-/* CUBLAS_WORKSPACE_CONFIG=:4096:8, of a script's or YAML's environment. */
-static bool says_deterministic(const struct config *c)
+/* Whether what is between a name and its value, and before both on their line,
+ * sets one to the other. */
+static bool is_set(const struct config *c, size_t name, size_t end,
+                   size_t value)
 {
-    static const char name[] = "CUBLAS_WORKSPACE_CONFIG";
-    static const char value[] = ":4096:8";
+    for (size_t i = end; i < value; i++)
+        if (strchr("=: '\"", c->text[i]) == NULL)
+            return false;
+    for (size_t i = name; i > 0 && c->text[i - 1] != '\n'; i--)
+        if (c->text[i - 1] == '#')
+            return false;
+    return value > end;
+}
+
+/* NAME=VALUE, of a script's or YAML's environment. */
+static bool environment_says(const struct config *c, const char *name,
+                             const char *value)
+{
     enum { BETWEEN = 4 }; /* "=", ": ", quotes */
-    const size_t n = sizeof(name) - 1, m = sizeof(value) - 1;
+    const size_t n = strlen(name), m = strlen(value);
     for (size_t i = 0; i + n + m <= c->len; i++) {
         if (memcmp(c->text + i, name, n) != 0)
             continue;
         for (size_t k = 0; k <= BETWEEN && i + n + k + m <= c->len; k++) {
-            if (memcmp(c->text + i + n + k, value, m) == 0)
+            if (memcmp(c->text + i + n + k, value, m) == 0
+                && is_set(c, i, i + n, i + n + k))
                 return true;
         }
     }
@@ -507,6 +521,28 @@ static void fusions(struct config *c)
                                                              : "true");
 }
 
+/* Transformer Engine takes the best attention that no variable rules out;
+ * --attention-backend sets these (language_module.py, _set_attention_backend). */
+static void attention(struct config *c, bool local)
+{
+    static const char flag[] = "attention_backend";
+    const bool half = is_half(c, "bf16") || is_half(c, "fp16");
+    const bool told = config_flag_given(c, flag) && !is_word(c, flag, "auto");
+    const bool flash = told ? !is_word(c, flag, "fused")
+                            : !environment_says(c, "NVTE_FLASH_ATTN", "0");
+    const bool fused = told ? !is_word(c, flag, "flash")
+                            : !environment_says(c, "NVTE_FUSED_ATTN", "0");
+    if (is_word(c, flag, "unfused") || !half
+        || (local && !config_flag_given(c, "use_flash_attn"))
+        || (!local && !flash && !fused)) {
+        config_set(c, c->root, KEY_ATTENTION, "eager");
+        return;
+    }
+    config_set(c, c->root, KEY_ATTENTION, "flash");
+    if (!local && !fused)
+        config_set(c, c->root, KEY_ATTENTION_KERNEL, "flash2");
+}
+
 static void kernels(struct config *c)
 {
     char shown[CONFIG_PATH_MAX];
@@ -514,12 +550,7 @@ static void kernels(struct config *c)
                        || is_word(c, "attention_backend", "local");
     if (local)
         config_set(c, c->root, KEY_IMPLEMENTATION, "megatron-local");
-    const bool half = is_half(c, "bf16") || is_half(c, "fp16");
-    if (is_word(c, "attention_backend", "unfused") || !half
-        || (local && !config_flag_given(c, "use_flash_attn")))
-        config_set(c, c->root, KEY_ATTENTION, "eager");
-    else
-        config_set(c, c->root, KEY_ATTENTION, "flash");
+    attention(c, local);
     if (is_word(c, "moe_token_dispatcher_type", "flex"))
         config_note(c,
                     "%s flex: memory is alltoall's, without DeepEP's "
@@ -534,7 +565,9 @@ static void kernels(struct config *c)
     fusions(c);
     if (!config_flag_given(c, "deterministic_mode"))
         config_set(c, c->root, KEY_DETERMINISTIC,
-                   says_deterministic(c) ? "true" : "false");
+                   environment_says(c, "CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+                       ? "true"
+                       : "false");
     if (config_flag_given(c, "cross_entropy_loss_fusion")
         && !config_flag_given(c, "cross_entropy_fusion_impl"))
         config_set(c, c->root, KEY_CE_FUSION, "native");

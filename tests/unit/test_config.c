@@ -1760,6 +1760,41 @@ static void test_megatron_yaml(void **state)
         "vocab_multiple=128");
 }
 
+/* Of the attention kernels that Transformer Engine has, what a script's
+ * environment or --attention-backend rules out. */
+static void test_megatron_backend(void **state)
+{
+    (void)state;
+    static const char rest[] = "--num-layers 12 --hidden-size 768 "
+                               "--num-attention-heads 12 --seq-length 1024 "
+                               "--micro-batch-size 1 --bf16 ";
+    static const char none[] = "attention=flash attention_kernel=";
+    static const char flash[] = "attention=flash attention_kernel=flash2";
+    static const char eager[] = "attention=eager attention_kernel=";
+    static const struct {
+        const char *before, *after, *want;
+    } cases[] = {
+        { "", "--attention-backend flash", flash },
+        { "", "--attention-backend fused", none },
+        { "", "--attention-backend auto", none },
+        { "", "--attention-backend unfused", eager },
+        { "export NVTE_FUSED_ATTN=0\n", "", flash },
+        { "export NVTE_FLASH_ATTN=0\n", "", none },
+        { "export NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0\n", "", eager },
+        { "# export NVTE_FUSED_ATTN=0\n", "", none },
+        { "export NVTE_FUSED_ATTN=1\n", "", none },
+        { "export NVTE_FUSED_ATTN_X=0\n", "", none },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "%spretrain_gpt.py %s%s\n", cases[i].before,
+                 rest, cases[i].after);
+        import("megatron-args", text);
+        assert_int_equal(got.status, MEMPLAN_OK);
+        has(cases[i].want);
+    }
+}
+
 static void test_megatron_stages(void **state)
 {
     (void)state;
@@ -2279,6 +2314,7 @@ int main(void)
         cmocka_unit_test(test_megatron_bridge_refused),
         cmocka_unit_test(test_megatron_old_messages),
         cmocka_unit_test(test_megatron_yaml),
+        cmocka_unit_test(test_megatron_backend),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
         cmocka_unit_test(test_torchtitan_defaults),
