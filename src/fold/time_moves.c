@@ -337,12 +337,22 @@ void moves_chosen(struct op_clock *o)
 }
 
 /* Rows of a table: what comes out is read and written, not the table; its
- * gradient is a whole table. */
+ * gradient is a whole table. Where rows are added up it is the other way: zeros,
+ * to which each is added (scatter_add), and a gradient that is picked. */
 void moves_rows(struct op_clock *o)
 {
-    const double rows = 2 * (double)op_out(o, 0)->bytes;
-    op_spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, rows));
-    back(o, rows + (double)op_in(o, 0)->bytes, 1);
+    const double in = (double)op_in(o, 0)->bytes;
+    const double out = (double)op_out(o, 0)->bytes;
+    struct moved there = { 2 * out, 1 };
+    double again = 2 * out + in;
+    if (o->op->rows_once) {
+        there.bytes = again = in + out;
+    } else if (o->op->rows_summed) {
+        there = (struct moved){ in + 3 * out, 2 };
+        again = 2 * in;
+    }
+    moves_spend(o->c, &o->out->forward, there);
+    back(o, again, 1);
 }
 
 /* Parts by index each have a gradient as large as the whole: zeros, the part

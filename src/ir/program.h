@@ -229,6 +229,10 @@ struct op {
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;
+    /* OP_INDEX: by a kernel that reads each row of the fewer once, and writes or
+       sums the others, in backward too (Transformer Engine's permutations) */
+    bool rows_once;
+    bool rows_summed; /* OP_INDEX: rows are added up into those of the result */
     /* of few: op_is_plain() looks at these four */
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */

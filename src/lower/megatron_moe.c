@@ -218,6 +218,14 @@ static tensor_id select_probs(struct builder *b, tensor_id probs,
     return y;
 }
 
+static tensor_id moved_rows(struct builder *b, const char *name, tensor_id x,
+                            tensor_id index, const struct shape *shape)
+{
+    const tensor_id y = build_index(b, name, x, index, shape);
+    b->p->op[b->p->n_ops - 1].rows_once = b->run->moe_permute_fusion;
+    return y;
+}
+
 /* Transformer Engine's kernels: one map of int32 for a token's rows and
  * experts (triton/permutation.py, make_row_id_map). */
 static void fuse_rows(struct builder *b, struct routing *r)
@@ -236,7 +244,7 @@ static tensor_id permuted_probs(struct builder *b, struct routing *r,
     const struct shape shape = SHAPE(rows);
     if (b->run->moe_permute_fusion) {
         fuse_rows(b, r);
-        return build_index(b, "permuted probs", r->probs, r->index, &shape);
+        return moved_rows(b, "permuted probs", r->probs, r->index, &shape);
     }
     const tensor_id mask = transposed(b, r->map);
     index_rows(b, r, mask, rows);
@@ -250,18 +258,20 @@ static tensor_id unpermute(struct builder *b, tensor_id z,
 {
     const bool adds = b->run->deterministic && !b->run->moe_permute_fusion;
     const enum dtype dtype = tensor_of(b, z)->dtype;
-    const tensor_id y = build_index(b, "unpermute", z, r->index, shape);
-    b->p->op[b->p->n_ops - 1].keep_in = adds ? 1 : 0;
+    const tensor_id y = moved_rows(b, "unpermute", z, r->index, shape);
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    op->rows_summed = true;
+    op->keep_in = adds ? 1 : 0;
     if (adds)
         passing(b, "zeros", dtype, shape);
     return y;
 }
 
 /* Chunks of each sender by expert, or back: split and joined, a copy whoever
- * sent them; fused, a kernel that keeps where (made where *map is TENSOR_NONE).
- */
+ * sent them; fused, a kernel that keeps where (made where *map is TENSOR_NONE, of
+ * how many tokens there are, a row for each of `few`). */
 static tensor_id sorted(struct builder *b, const char *name, tensor_id x,
-                        tensor_id *map)
+                        tensor_id few, tensor_id *map)
 {
     if (b->experts_on.n <= 1)
         return x;
@@ -270,9 +280,9 @@ static tensor_id sorted(struct builder *b, const char *name, tensor_id x,
         return build_copy(b, name, x);
     if (*map == TENSOR_NONE) {
         *map = build_tensor(b, "chunk map", DT_INT32, &rows);
-        op_byproduct(build_op(b, OP_CAST, "chunk map", &x, 1), *map);
+        op_byproduct(build_op(b, OP_CAST, "chunk map", &few, 1), *map);
     }
-    return build_index(b, name, x, *map, &shape);
+    return moved_rows(b, name, x, *map, &shape);
 }
 
 /* ---- dispatchers (token_dispatcher.py) ---- */
@@ -360,7 +370,7 @@ static struct sent gather_tokens(struct builder *b, tensor_id y,
         fuse_rows(b, &s.r);
     else
         index_rows(b, &s.r, transposed(b, r.map), b->routed);
-    s.rows = build_index(b, "permute", x, s.r.index, &here);
+    s.rows = moved_rows(b, "permute", x, s.r.index, &here);
     s.probs = select_probs(b, r.probs, transposed(b, r.map), b->routed);
     hold_between_calls(b, &s, s.probs);
     return s;
@@ -414,7 +424,7 @@ static struct sent exchange_tokens(struct builder *b, tensor_id y,
     const struct shape out = SHAPE(b->chosen, b->h);
     struct sent s = { .r = *r };
     const tensor_id probs = permuted_probs(b, &s.r, b->chosen);
-    s.permuted = build_index(b, "permute", y, s.r.index, &out);
+    s.permuted = moved_rows(b, "permute", y, s.r.index, &out);
     hold_between_calls(b, &s, r->probs);
     b->graphed = false;
     build_node(b, NODE_DISPATCH);
@@ -424,8 +434,8 @@ static struct sent exchange_tokens(struct builder *b, tensor_id y,
     s.rows = gathered_rows(b, s.arrived, false);
     s.probs = gathered_rows(b, s.probs, true);
     tensor_id map = TENSOR_NONE;
-    s.rows = sorted(b, "sort", s.rows, &map);
-    s.probs = sorted(b, "sort probs", s.probs, &map);
+    s.rows = sorted(b, "sort", s.rows, s.probs, &map);
+    s.probs = sorted(b, "sort probs", s.probs, s.probs, &map);
     return s;
 }
 
@@ -436,7 +446,7 @@ static tensor_id returned(struct builder *b, tensor_id z, const struct sent *s)
     const enum dtype dtype = tensor_of(b, z)->dtype;
     const tensor_id out = z;
     tensor_id map = TENSOR_NONE;
-    z = sorted(b, "unsort", z, &map);
+    z = sorted(b, "unsort", z, s->probs, &map);
     const tensor_id held[] = { out, z, s->rows, s->probs };
     if (b->run->etp > 1) {
         z = build_cast(b, "reduced", z, router_dtype(b));

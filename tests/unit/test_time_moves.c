@@ -211,9 +211,54 @@ static void test_masks_leave_no_block_out(void **state)
     assert_true(attention_of("4095") < 0.25 * there);
 }
 
+/* Mixtral's two rows a token to the experts and back: by index and scatter_add,
+ * or by kernels that read each token's once. `tokens` of the bytes of hidden
+ * states. */
+static void test_rows_of_experts(void **state)
+{
+    static const struct {
+        const char *fusion, *name;
+        double forward, back, kernels;
+    } cases[] = {
+        { "false", "permute", 4, 5, 1 }, { "false", "unpermute", 5, 4, 2 },
+        { "true", "permute", 3, 3, 1 },  { "true", "unpermute", 3, 3, 1 },
+        { "true", "sort", 4, 4, 1 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memplan_report *r = estimate(
+            "mixtral-8x7b",
+            PAIRS("gpu", "h100-80gb", "gpus", "8", "ep", "4", "framework",
+                  "megatron", "moe_permute_fusion", cases[i].fusion));
+        const double tokens = (double)r->program.tokens * 4096 * 2;
+        const struct timed t = time_of(r, OP_INDEX, cases[i].name);
+        assert_true(close_to(memory_of(&t.time.forward),
+                             moved(cases[i].forward * tokens)
+                                 + cases[i].kernels * latency));
+        assert_true(close_to(memory_of(&t.time.input),
+                             moved(cases[i].back * tokens) + latency));
+        memplan_report_free(r);
+    }
+}
+
+/* The map of fused sorts is made of how many there are, not of the rows. */
+static void test_a_map_reads_no_rows(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("mixtral-8x7b",
+                 PAIRS("gpu", "h100-80gb", "gpus", "8", "ep", "4", "framework",
+                       "megatron", "moe_permute_fusion", "true"));
+    const struct timed t = time_of(r, OP_CAST, "chunk map");
+    assert_true(memory_of(&t.time.forward) < 2 * latency);
+    memplan_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_of_experts),
+        cmocka_unit_test(test_a_map_reads_no_rows),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
         cmocka_unit_test(test_operands_of_two_types),
