@@ -210,7 +210,8 @@ struct ranks {
 /* A collective of a tensor of so many bytes, whole. */
 double time_wire(const struct clock *c, enum wire wire, struct ranks r,
                  double bytes);
-/* Tokens to their experts, or back: once a node, where the dispatcher can. */
+/* Tokens to their experts, or back, of so many bytes to each of them: once a rank,
+ * and between nodes once a node, where the dispatcher can (flex). */
 double time_dispatch(const struct clock *c, struct ranks r, double bytes);
 /* An all-reduce of two ranks, so far apart: in one node where a node has as many. */
 double time_pair(const struct clock *c, uint64_t apart, double bytes);

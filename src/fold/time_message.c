@@ -87,6 +87,41 @@ static enum time_part part_of(enum comm_group group)
     return TIME_TP;
 }
 
+/* Of what goes to experts: a row for each of a token's, sent once a rank or not. */
+static double routed_bytes(const struct op_clock *o)
+{
+    const double in = (double)op_in(o, 0)->bytes;
+    const double out = (double)op_out(o, 0)->bytes;
+    if (o->c->run->moe_dispatcher != DISPATCH_FLEX || in == out)
+        return in;
+    return fmin(in, out) * (double)o->c->p->routed;
+}
+
+/* HybridEP's rows lie in its buffer as they came, from which a kernel puts them
+ * by expert, or to which it sums them (csrc/hybrid_ep/extension/permute.cu). */
+static double hybrid_bytes(const struct op_clock *o)
+{
+    const struct run *run = o->c->run;
+    const double in = (double)op_in(o, 0)->bytes;
+    const double out = (double)op_out(o, 0)->bytes;
+    const double reached = program_reached(
+        (double)run->ep, o->c->p->routed_share, o->c->p->routed);
+    return fmax(in, out)
+           + fmin(in, out) * fmin(reached, (double)o->c->p->routed);
+}
+
+static void add_hybrid(struct op_clock *o)
+{
+    const struct run *run = o->c->run;
+    if (run->moe_dispatcher != DISPATCH_FLEX
+        || run->moe_flex_backend != FLEX_HYBRIDEP || run->etp > 1)
+        return;
+    const double seconds = time_bytes(o->c, hybrid_bytes(o));
+    op_spend(&o->out->forward, TIME_MEMORY, seconds);
+    if (op_has_grads(o))
+        op_spend(&o->out->input, TIME_MEMORY, seconds);
+}
+
 /* Forward, and the mirrored collective of backward, which Megatron's column-
  * parallel products start beside the product of the weight's gradient. */
 void message_time(struct op_clock *o, enum wire wire, enum wire back)
@@ -96,12 +131,12 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
     const enum time_part part = part_of(o->op->group);
     const bool gathers = wire == WIRE_ALL_GATHER && o->op->kind != OP_VIEW;
     const struct tensor *whole = gathers ? op_out(o, 0) : op_in(o, 0);
-    const double bytes = (double)whole->bytes;
+    const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
+    const double bytes = routed ? routed_bytes(o) : (double)whole->bytes;
     /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
     const double gradient = whole->grad_in_8_bits               ? bytes / 2
                             : whole->dtype == DT_FP8 && gathers ? bytes * 2
                                                                 : bytes;
-    const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
     const double there =
         routed ? time_dispatch(c, r, bytes) : time_wire(c, wire, r, bytes);
     if (o->op->kind == OP_VIEW) { /* of the gradient alone */
@@ -109,6 +144,8 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
         return;
     }
     op_spend(&o->out->forward, part, there);
+    if (routed)
+        add_hybrid(o);
     if (!op_has_grads(o) || o->op->one_way)
         return;
     const double again = routed ? there : time_wire(c, back, r, gradient);

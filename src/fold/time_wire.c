@@ -158,29 +158,29 @@ static double exchanged(const struct clock *c, struct ranks r, double bytes,
            + bytes * (n - local) / n / (c->run->gpu.inter_node_bytes_s * share);
 }
 
-/* Nodes that a token's experts are on, if any is as likely: of those that the
- * router's groups leave, a draw for each expert. */
-static double nodes_reached(const struct clock *c, struct ranks r)
+/* Copies of a token that go to so many places, of those that its experts get. */
+static double copies_sent(const struct clock *c, double places)
 {
-    const double nodes = ceil((double)r.n / in_node(c, r));
-    const double open = fmax(1, nodes * c->p->routed_share);
-    return open * (1 - pow(1 - 1 / open, (double)c->p->routed));
+    const uint64_t k = c->p->routed;
+    return fmin(1, program_reached(places, c->p->routed_share, k) / (double)k);
 }
 
 double time_dispatch(const struct clock *c, struct ranks r, double bytes)
 {
-    if (c->run->moe_dispatcher != DISPATCH_FLEX || wire_inside(c, r)
-        || c->p->routed == 0)
+    if (c->run->moe_dispatcher != DISPATCH_FLEX || c->p->routed == 0)
         return time_wire(c, WIRE_A2A, r, bytes);
-    const double local = in_node(c, r);
-    const double near = local > 1 ? inside(c, WIRE_A2A, local, bytes) : 0;
-    const double once = nodes_reached(c, r) / (double)c->p->routed;
+    const double local = in_node(c, r), ranks = (double)r.n;
+    const double once = bytes * copies_sent(c, ranks);
+    const double near = local > 1 ? inside(c, WIRE_A2A, local, once) : 0;
     const double far =
-        exchanged(c, r, bytes * fmin(1, once), NET_DISPATCH_SHARE);
+        wire_inside(c, r)
+            ? 0
+            : exchanged(c, r, bytes * copies_sent(c, ceil(ranks / local)),
+                        NET_DISPATCH_SHARE);
     const double seconds = fmax(near, far) / c->run->scale[SPEED_NETWORK];
     if (c->log != NULL)
         time_log_wire(c->log,
-                      (struct wire_note){ WIRE_A2A, r, bytes, seconds, "" });
+                      (struct wire_note){ WIRE_A2A, r, once, seconds, "" });
     return seconds;
 }
 

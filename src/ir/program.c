@@ -3,9 +3,16 @@
  */
 #include "ir/program.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
+
+double program_reached(double places, double share, uint64_t k)
+{
+    const double open = fmax(1, places * share);
+    return open * (1 - pow(1 - 1 / open, (double)k));
+}
 
 const struct op *program_words_product(const struct program *p)
 {

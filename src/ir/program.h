@@ -350,6 +350,11 @@ memplan_status lower_model(struct program *out, const struct spec *spec,
 /* The product that makes logits, in the head's block; NULL: there is none. */
 const struct op *program_words_product(const struct program *p);
 
+/* Of so many places, those that a token's `k` experts are at on average, if any
+ * is as likely: a draw for each expert, of the share of places that the router's
+ * groups leave it (program.routed_share). */
+double program_reached(double places, double share, uint64_t k);
+
 /* How often a block is in the model. */
 static inline uint64_t program_times(const struct program *p, uint32_t block)
 {

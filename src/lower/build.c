@@ -217,6 +217,15 @@ static struct dim ids_dim(const struct builder *b)
     return b->spec->image > 0 ? b->micro : b->words;
 }
 
+static void start_routing(struct program *p, const struct spec *spec)
+{
+    p->routed = spec->experts_per_token;
+    p->routed_share =
+        spec->router_groups > 1 && spec->router_top_groups > 0
+            ? (double)spec->router_top_groups / (double)spec->router_groups
+            : 1;
+}
+
 void build_start(struct builder *b, struct program *p, const struct spec *spec,
                  const struct run *run, struct arena *a, struct diag *d)
 {
@@ -229,6 +238,7 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->run = run;
     b->hidden = b->memory = b->pixels = b->eye_tables = TENSOR_NONE;
     b->deep = b->deep_last = b->past_gradient = TENSOR_NONE;
+    start_routing(p, spec);
     start_dtypes(b);
     start_text(b);
     start_arrays(b);
@@ -237,11 +247,6 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
         b->words = DIM("b*s", build_product(b, b->seqs, run->seq_len));
     p->tokens = b->words.n;
     p->layers = spec_blocks(spec);
-    p->routed = spec->experts_per_token;
-    p->routed_share =
-        spec->router_groups > 1 && spec->router_top_groups > 0
-            ? (double)spec->router_top_groups / (double)spec->router_groups
-            : 1;
     p->layer_block = ARENA_NEW(a, uint8_t, p->layers);
     if (p->layer_block == NULL)
         b->failed = true;

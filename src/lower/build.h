@@ -99,6 +99,7 @@ struct builder {
     struct dim experts;    /* all of them: E */
     struct dim experts_on; /* E/ep */
     struct dim chosen;     /* rows that a rank sends to experts: tokens k */
+    struct dim once;       /* ... once to a rank, whatever experts it has */
     struct dim routed;     /* rows of expert inputs */
     double routed_share;   /* of them under balanced, dropless routing */
     bool all_experts;      /* every token goes through every expert */

@@ -100,6 +100,10 @@ static void start_routed_dims(struct builder *b)
         DIM("b*s*k", scaled_rows(b, build_product(b, b->tu.n, k), sent));
     b->routed =
         DIM(cut ? "b*s*k*etp/tp" : "b*s*k", scaled_rows(b, even, received));
+    const double reached =
+        program_reached((double)at_least_one(r->ep), b->p->routed_share, k);
+    b->once = DIM("b*s*ranks of k",
+                  scaled_rows(b, b->tu.n, fmin(reached, (double)k) * received));
     b->routed_share = b->routed.n == 0 ? 1 : (double)even / (double)b->routed.n;
 }
 

@@ -57,6 +57,45 @@ tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp);
 /* The layer's result is there, a sum with `residual`; returns it. */
 tensor_id megatron_moe_done(struct builder *b, tensor_id residual, tensor_id x);
 
+/* Where each token goes. */
+struct megatron_routing {
+    tensor_id probs; /* [tokens, E], zeros where it does not */
+    tensor_id map;   /* bool, the same shape */
+    tensor_id index; /* of the rows that go to experts, in their order */
+};
+/* On the way to the experts, with what its callers name until all is done. */
+struct megatron_sent {
+    struct megatron_routing r;
+    tensor_id rows, probs;
+    tensor_id permuted, arrived; /* rows as they were sent, and came */
+};
+/* Rows of x by index, in this order, as permute() moves them. */
+tensor_id megatron_moved_rows(struct builder *b, const char *name, tensor_id x,
+                              tensor_id index, const struct shape *shape);
+/* So many rows' probabilities of those of all experts; sets r->index. */
+tensor_id megatron_permuted_probs(struct builder *b, struct megatron_routing *r,
+                                  struct dim rows);
+/* Rows are added to where they belong, in `shape`. */
+tensor_id megatron_unpermuted(struct builder *b, tensor_id z,
+                              const struct megatron_routing *r,
+                              const struct shape *shape);
+/* What a dispatcher's attributes hold until it is called again; the
+ * probabilities with the graph that they came from. */
+void megatron_hold_between_calls(struct builder *b,
+                                 const struct megatron_sent *s,
+                                 tensor_id probs);
+
+/* ---- megatron_flex.c ---- */
+
+/* Whether a kernel of DeepEP's or HybridEP's sends tokens. */
+bool megatron_is_flex(const struct builder *b);
+/* Tokens to the experts' ranks, once to each, and there by expert. */
+struct megatron_sent megatron_flex_sent(struct builder *b, tensor_id y,
+                                        const struct megatron_routing *r);
+/* ... and back, summed, in the tokens' shape. */
+tensor_id megatron_flex_returned(struct builder *b, tensor_id z,
+                                 const struct megatron_sent *s);
+
 /* ---- megatron_experts.c ---- */
 
 /* Rows through the rank's experts, in their order; probs: their weights. */

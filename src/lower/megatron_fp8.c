@@ -110,6 +110,8 @@ tensor_id megatron_sent(struct builder *b, tensor_id y)
  * as counts of tokens are hardly ever multiples already. */
 tensor_id megatron_padded(struct builder *b, const char *name, tensor_id rows)
 {
-    return b->fp8 && !megatron_is_deepseek(b) ? build_copy(b, name, rows)
-                                              : rows;
+    const bool arrive_padded = megatron_is_flex(b);
+    return b->fp8 && !megatron_is_deepseek(b) && !arrive_padded
+               ? build_copy(b, name, rows)
+               : rows;
 }

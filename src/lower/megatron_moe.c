@@ -11,13 +11,6 @@
 
 /* ---- router (router.py, moe_utils.py) ---- */
 
-/* Where each token goes. */
-struct routing {
-    tensor_id probs; /* [tokens, E], zeros where it does not */
-    tensor_id map;   /* bool, the same shape */
-    tensor_id index; /* of the rows that go to experts, in their order */
-};
-
 static enum dtype router_dtype(const struct builder *b)
 {
     return b->run->moe_router_fp32 ? DT_FP32 : b->compute;
@@ -104,11 +97,11 @@ static tensor_id weights_of(struct builder *b, tensor_id logits, struct dim k,
 }
 
 /* From [tokens, k] to [tokens, E]: zeros, filled; and where. */
-static struct routing spread(struct builder *b, tensor_id weights,
-                             tensor_id indices)
+static struct megatron_routing spread(struct builder *b, tensor_id weights,
+                                      tensor_id indices)
 {
     const struct shape all = of_all(b);
-    struct routing r = { .index = TENSOR_NONE };
+    struct megatron_routing r = { .index = TENSOR_NONE };
     r.probs = build_index(b, "probs", weights, indices, &all);
     passing(b, "zeros", tensor_of(b, r.probs)->dtype, &all);
     build_op(b, OP_CAST, "routing map", &indices, 1);
@@ -164,13 +157,13 @@ static tensor_id balanced(struct builder *b, tensor_id logits, tensor_id probs)
     return out;
 }
 
-static struct routing route(struct builder *b, tensor_id y)
+static struct megatron_routing route(struct builder *b, tensor_id y)
 {
     const struct dim k = DIM("k", b->spec->experts_per_token);
     const tensor_id logits = logits_of(b, y);
     tensor_id indices;
     const tensor_id weights = weights_of(b, logits, k, &indices);
-    struct routing r = spread(b, weights, indices);
+    struct megatron_routing r = spread(b, weights, indices);
     r.probs = balanced(b, logits, r.probs);
     build_op(b, OP_RELEASE, "router", &logits, 1);
     return r;
@@ -195,8 +188,8 @@ static tensor_id transposed(struct builder *b, tensor_id map)
 }
 
 /* token_indices.masked_select(map) */
-static void index_rows(struct builder *b, struct routing *r, tensor_id mask,
-                       struct dim rows)
+static void index_rows(struct builder *b, struct megatron_routing *r,
+                       tensor_id mask, struct dim rows)
 {
     const struct shape shape = SHAPE(rows);
     r->index = build_tensor(b, "rows", DT_INT64, &shape);
@@ -218,8 +211,8 @@ static tensor_id select_probs(struct builder *b, tensor_id probs,
     return y;
 }
 
-static tensor_id moved_rows(struct builder *b, const char *name, tensor_id x,
-                            tensor_id index, const struct shape *shape)
+tensor_id megatron_moved_rows(struct builder *b, const char *name, tensor_id x,
+                              tensor_id index, const struct shape *shape)
 {
     const tensor_id y = build_index(b, name, x, index, shape);
     b->p->op[b->p->n_ops - 1].rows_once = b->run->moe_permute_fusion;
@@ -228,7 +221,7 @@ static tensor_id moved_rows(struct builder *b, const char *name, tensor_id x,
 
 /* Transformer Engine's kernels: one map of int32 for a token's rows and
  * experts (triton/permutation.py, make_row_id_map). */
-static void fuse_rows(struct builder *b, struct routing *r)
+static void fuse_rows(struct builder *b, struct megatron_routing *r)
 {
     const struct tensor *map = tensor_of(b, r->map);
     const struct shape shape =
@@ -238,27 +231,29 @@ static void fuse_rows(struct builder *b, struct routing *r)
     r->index = rows;
 }
 
-static tensor_id permuted_probs(struct builder *b, struct routing *r,
-                                struct dim rows)
+tensor_id megatron_permuted_probs(struct builder *b, struct megatron_routing *r,
+                                  struct dim rows)
 {
     const struct shape shape = SHAPE(rows);
     if (b->run->moe_permute_fusion) {
         fuse_rows(b, r);
-        return moved_rows(b, "permuted probs", r->probs, r->index, &shape);
+        return megatron_moved_rows(b, "permuted probs", r->probs, r->index,
+                                   &shape);
     }
     const tensor_id mask = transposed(b, r->map);
     index_rows(b, r, mask, rows);
     return select_probs(b, r->probs, mask, rows);
 }
 
-/* Rows are added to where they belong. What repeats exactly is index_add, which
- * keeps them, and makes its zeros twice; scatter_add does neither. */
-static tensor_id unpermute(struct builder *b, tensor_id z,
-                           const struct routing *r, const struct shape *shape)
+/* What repeats exactly is index_add, which keeps the rows, and makes its zeros
+ * twice; scatter_add does neither. */
+tensor_id megatron_unpermuted(struct builder *b, tensor_id z,
+                              const struct megatron_routing *r,
+                              const struct shape *shape)
 {
     const bool adds = b->run->deterministic && !b->run->moe_permute_fusion;
     const enum dtype dtype = tensor_of(b, z)->dtype;
-    const tensor_id y = moved_rows(b, "unpermute", z, r->index, shape);
+    const tensor_id y = megatron_moved_rows(b, "unpermute", z, r->index, shape);
     struct op *op = &b->p->op[b->p->n_ops - 1];
     op->rows_summed = true;
     op->keep_in = adds ? 1 : 0;
@@ -282,22 +277,13 @@ static tensor_id sorted(struct builder *b, const char *name, tensor_id x,
         *map = build_tensor(b, "chunk map", DT_INT32, &rows);
         op_byproduct(build_op(b, OP_CAST, "chunk map", &few, 1), *map);
     }
-    return moved_rows(b, name, x, *map, &shape);
+    return megatron_moved_rows(b, name, x, *map, &shape);
 }
 
 /* ---- dispatchers (token_dispatcher.py) ---- */
 
-/* On the way to the experts, with what its callers name until all is done. */
-struct sent {
-    struct routing r;
-    tensor_id rows, probs;
-    tensor_id permuted, arrived; /* rows as they were sent, and came */
-};
-
-/* What a dispatcher's attributes hold until it is called again; the
- * probabilities with the graph that they came from. */
-static void hold_between_calls(struct builder *b, const struct sent *s,
-                               tensor_id probs)
+void megatron_hold_between_calls(struct builder *b,
+                                 const struct megatron_sent *s, tensor_id probs)
 {
     const tensor_id held[] = { s->r.map, probs, s->r.index };
     const char *const name[] = { "routing_map", "probs",
@@ -347,11 +333,12 @@ static tensor_id of_this_rank(struct builder *b, const char *name, tensor_id x)
     return y;
 }
 
-static struct sent gather_tokens(struct builder *b, tensor_id y,
-                                 struct routing r)
+static struct megatron_sent gather_tokens(struct builder *b, tensor_id y,
+                                          struct megatron_routing r)
 {
     const struct shape here = SHAPE(b->routed, b->h);
-    struct sent s = { .permuted = TENSOR_NONE, .arrived = TENSOR_NONE };
+    struct megatron_sent s = { .permuted = TENSOR_NONE,
+                               .arrived = TENSOR_NONE };
     const struct dim tokens = gathered_tokens(b);
     if (tokens.n != b->tu.n) {
         const struct shape all = SHAPE(tokens, b->experts);
@@ -370,20 +357,20 @@ static struct sent gather_tokens(struct builder *b, tensor_id y,
         fuse_rows(b, &s.r);
     else
         index_rows(b, &s.r, transposed(b, r.map), b->routed);
-    s.rows = moved_rows(b, "permute", x, s.r.index, &here);
+    s.rows = megatron_moved_rows(b, "permute", x, s.r.index, &here);
     s.probs = select_probs(b, r.probs, transposed(b, r.map), b->routed);
-    hold_between_calls(b, &s, s.probs);
+    megatron_hold_between_calls(b, &s, s.probs);
     return s;
 }
 
 static tensor_id scatter_tokens(struct builder *b, tensor_id z,
-                                const struct sent *s)
+                                const struct megatron_sent *s)
 {
     const struct shape all = SHAPE(gathered_tokens(b), b->h);
     const struct shape back = SHAPE(b->tu, b->h);
     const enum dtype dtype = tensor_of(b, z)->dtype;
     const tensor_id held[] = { z, s->rows, s->probs };
-    z = unpermute(b, z, &s->r, &all);
+    z = megatron_unpermuted(b, z, &s->r, &all);
     build_op(b, OP_RELEASE, "experts", held, 3);
     if (all.dim[0].n == back.dim[0].n)
         return z;
@@ -418,14 +405,14 @@ static tensor_id gathered_rows(struct builder *b, tensor_id x, bool vector)
                : build_collective(b, OP_ALL_GATHER, COMM_ETP, x, &here);
 }
 
-static struct sent exchange_tokens(struct builder *b, tensor_id y,
-                                   const struct routing *r)
+static struct megatron_sent exchange_tokens(struct builder *b, tensor_id y,
+                                            const struct megatron_routing *r)
 {
     const struct shape out = SHAPE(b->chosen, b->h);
-    struct sent s = { .r = *r };
-    const tensor_id probs = permuted_probs(b, &s.r, b->chosen);
-    s.permuted = moved_rows(b, "permute", y, s.r.index, &out);
-    hold_between_calls(b, &s, r->probs);
+    struct megatron_sent s = { .r = *r };
+    const tensor_id probs = megatron_permuted_probs(b, &s.r, b->chosen);
+    s.permuted = megatron_moved_rows(b, "permute", y, s.r.index, &out);
+    megatron_hold_between_calls(b, &s, r->probs);
     b->graphed = false;
     build_node(b, NODE_DISPATCH);
     s.arrived = exchanged(b, s.permuted, false);
@@ -439,7 +426,8 @@ static struct sent exchange_tokens(struct builder *b, tensor_id y,
     return s;
 }
 
-static tensor_id returned(struct builder *b, tensor_id z, const struct sent *s)
+static tensor_id returned(struct builder *b, tensor_id z,
+                          const struct megatron_sent *s)
 {
     const struct shape sent = SHAPE(b->chosen, b->h), back = SHAPE(b->tu, b->h);
     const struct shape got = SHAPE(received_rows(b), b->h);
@@ -460,7 +448,7 @@ static tensor_id returned(struct builder *b, tensor_id z, const struct sent *s)
     }
     build_node(b, NODE_COMBINE);
     z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
-    return unpermute(b, z, &s->r, &back);
+    return megatron_unpermuted(b, z, &s->r, &back);
 }
 
 /* ---- the layer (moe_layer.py) ---- */
@@ -473,9 +461,23 @@ static void stay(struct builder *b, tensor_id x)
         b->p->tensor[tensor_of(b, x)->storage].stays = true;
 }
 
+static bool gathers_tokens(const struct builder *b)
+{
+    return b->run->moe_dispatcher == DISPATCH_ALLGATHER;
+}
+
+static struct megatron_sent sent(struct builder *b, tensor_id x,
+                                 const struct megatron_routing *r)
+{
+    if (gathers_tokens(b))
+        return gather_tokens(b, x, *r);
+    return megatron_is_flex(b) ? megatron_flex_sent(b, x, r)
+                               : exchange_tokens(b, x, r);
+}
+
 tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
 {
-    const bool gathers = b->run->moe_dispatcher == DISPATCH_ALLGATHER;
+    const bool gathers = gathers_tokens(b);
     if (megatron_recomputes(b, REMOD_MOE))
         build_region(b, REMOD_MOE);
     const uint8_t region = b->region;
@@ -487,13 +489,14 @@ tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
         b->region = region;
         stay(b, shared);
     }
-    const struct routing r = route(b, y);
+    const struct megatron_routing r = route(b, y);
     megatron_graphed(b, GRAPHED_MOE_PREPROCESS);
     const tensor_id x = megatron_sent(b, y);
-    const struct sent s =
-        gathers ? gather_tokens(b, x, r) : exchange_tokens(b, x, &r);
+    const struct megatron_sent s = sent(b, x, &r);
     tensor_id z = megatron_experts(b, s.rows, s.probs);
-    z = gathers ? scatter_tokens(b, z, &s) : returned(b, z, &s);
+    z = gathers               ? scatter_tokens(b, z, &s)
+        : megatron_is_flex(b) ? megatron_flex_returned(b, z, &s)
+                              : returned(b, z, &s);
     if (shared != TENSOR_NONE)
         z = build_add(b, "shared experts", z, shared);
     const tensor_id held[] = { r.map, s.permuted, s.arrived };

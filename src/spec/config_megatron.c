@@ -158,6 +158,8 @@ static const struct config_row rows[] = {
     WORDS_GIVEN("moe_token_dispatcher_type", KEY_MOE_DISPATCHER,
                 "alltoall=alltoall allgather=allgather alltoall_seq=alltoall "
                 "flex=flex"),
+    WORDS_GIVEN("moe_flex_dispatcher_backend", KEY_MOE_FLEX_BACKEND,
+                "deepep=deepep hybridep=hybridep"),
     LATER("moe_grouped_gemm"),
     SAME_GIVEN("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
     SAME_GIVEN("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),
@@ -657,7 +659,6 @@ static const struct config_row rows[] = {
     QUIET("memory_snapshot_path"),
     QUIET("enable_experimental"),
     QUIET("init_model_with_meta_device"),
-    QUIET("moe_flex_dispatcher_backend"),
     QUIET("moe_router_force_load_balancing"),
     QUIET("moe_router_fusion"),
     QUIET("moe_per_layer_logging"),

@@ -553,7 +553,7 @@ static void kernels(struct config *c)
     attention(c, local);
     if (is_word(c, "moe_token_dispatcher_type", "flex"))
         config_note(c,
-                    "%s flex: memory is alltoall's, without DeepEP's "
+                    "%s flex: memory is without DeepEP's "
                     "buffers",
                     config_shown(c, "moe_token_dispatcher_type", shown));
     config_set(c, c->root, KEY_ATTENTION_MASK,

@@ -289,6 +289,13 @@ static void resolve_routing(struct run *r)
 {
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
         r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
+    r->moe_flex_backend = (enum moe_flex_backend)resolve_count(
+        r, KEY_MOE_FLEX_BACKEND, FLEX_DEEPEP);
+    if (r->given[KEY_MOE_FLEX_BACKEND] && r->moe_dispatcher != DISPATCH_FLEX
+        && resolve_is_megatron(r))
+        resolve_note(r, KEY_MOE_FLEX_BACKEND,
+                     "'moe_flex_dispatcher_backend' has no effect without "
+                     "--moe-dispatcher flex");
     r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
     if (r->given[KEY_MOE_CAPACITY_FACTOR]
         && resolve_is_megatron(r)) /* dropless has no number */

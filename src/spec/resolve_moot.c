@@ -161,6 +161,8 @@ static const struct moot {
       " but in Megatron with experts" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
+    { KEY_MOE_FLEX_BACKEND, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
     { KEY_MOE_IMBALANCE, NO_EXPERTS, ANY, " without experts" },
     { KEY_MOE_IMBALANCE, NO_EP, ANY,
       " without expert parallelism: a rank's tokens stay with it" },

@@ -237,6 +237,10 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(DISPATCH_ALLGATHER, "allgather")                                         \
     X(DISPATCH_FLEX, "flex")
 
+#define MOE_FLEX_BACKEND_MAP(X)                                                \
+    X(FLEX_DEEPEP, "deepep")                                                   \
+    X(FLEX_HYBRIDEP, "hybridep")
+
 #define MOE_ROUTER_DTYPE_MAP(X)                                                \
     X(ROUTER_DTYPE_NONE, "none")                                               \
     X(ROUTER_DTYPE_FP32, "fp32")
@@ -368,6 +372,9 @@ enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
 enum norm_kernel { NORM_KERNEL_MAP(CHOICE_ENUM) NORM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
+enum moe_flex_backend {
+    MOE_FLEX_BACKEND_MAP(CHOICE_ENUM) MOE_FLEX_BACKEND_COUNT
+};
 enum moe_aux_loss { MOE_AUX_LOSS_MAP(CHOICE_ENUM) MOE_AUX_LOSS_COUNT };
 enum moe_router_dtype {
     MOE_ROUTER_DTYPE_MAP(CHOICE_ENUM) MOE_ROUTER_DTYPE_COUNT
@@ -797,6 +804,7 @@ struct run {
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;
     enum moe_dispatcher moe_dispatcher;
+    enum moe_flex_backend moe_flex_backend; /* of DISPATCH_FLEX */
     double moe_imbalance; /* of the fullest expert-parallel rank */
     double moe_capacity;  /* 0: dropless */
     bool moe_padded;      /* to the capacity */

@@ -13,4 +13,4 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 --micro-batch-size 1 \
 --use-nccl-ub is not modelled: NCCL's registered buffers are not counted
 --empty-unused-memory-level is not modelled: the cache stays from step to step
 of the model, which is MODEL's: --rotary-scaling-factor
-no effect on memory or compute: --fsdp-manual-registration, --init-model-with-meta-device, --profile, --profile-step-start, --moe-flex-dispatcher-backend
+no effect on memory or compute: --fsdp-manual-registration, --init-model-with-meta-device, --profile, --profile-step-start

@@ -1674,7 +1674,7 @@ static void test_megatron_kernels(void **state)
     (void)state;
     import("megatron-args", "--moe-token-dispatcher-type flex");
     has("attention=eager moe_dispatcher=flex");
-    noted("flex: memory is alltoall's");
+    noted("flex: memory is without DeepEP's");
     import("megatron-args", "--bf16\n--context-parallel-size 2\n"
                             "--cp-comm-type all_gather");
     has("cp=2 cp_comm=all_gather");

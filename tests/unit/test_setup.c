@@ -299,6 +299,7 @@ static const char *const settable[][3] = {
     { "cp_comm", "a2a", "a2a" },
     { "deterministic", "yes", "true" },
     { "replay_batches", "yes", "true" },
+    { "moe_flex_dispatcher_backend", "hybridep", "hybridep" },
     { "moe_dispatcher", "allgather", "allgather" },
     { "grad_accum_fusion", "no", "false" },
     { "defer_embedding_wgrad_compute", "yes", "true" },

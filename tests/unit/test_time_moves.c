@@ -241,6 +241,51 @@ static void test_rows_of_experts(void **state)
     }
 }
 
+static unsigned ops_named(const memplan_report *r, const char *name)
+{
+    unsigned n = 0;
+    for (uint32_t i = 0; i < r->program.n_ops; i++)
+        n += strcmp(r->program.op[i].name, name) == 0;
+    return n;
+}
+
+static memplan_report *flex(const char *backend)
+{
+    return estimate("mixtral-8x7b",
+                    PAIRS("gpu", "h100-80gb", "gpus", "8", "ep", "4",
+                          "framework", "megatron", "precision", "fp8-mixed",
+                          "moe_permute_fusion", "true", "moe_dispatcher",
+                          "flex", "moe_flex_dispatcher_backend", backend));
+}
+
+/* Two experts of a token are on 4 (1 - (3/4)^2) = 1.75 of four ranks: so often
+ * DeepEP sends it, and puts what came by expert; HybridEP does both, and moves
+ * what came once more. Neither sorts, nor pads apart. */
+static void test_tokens_once_a_rank(void **state)
+{
+    (void)state;
+    const double ranks = 1.75;
+    memplan_report *deep = flex("deepep"), *hybrid = flex("hybridep");
+    const double tokens = (double)deep->program.tokens * 4096 * 2;
+    const struct timed there = time_of(deep, OP_ALL_TO_ALL, NULL);
+    const struct timed all = time_of(hybrid, OP_ALL_TO_ALL, NULL);
+    const struct timed placed = time_of(deep, OP_INDEX, "permute");
+    assert_true(close_to(there.bytes, ranks * tokens));
+    assert_true(close_to(all.bytes, 2 * tokens));
+    assert_true(close_to(memory_of(&placed.time.forward),
+                         moved((ranks + 2) * tokens) + latency));
+    assert_true(close_to(memory_of(&all.time.forward),
+                         moved((ranks + 2) * tokens) + latency));
+    assert_true(close_to(all.time.forward.part[TIME_EP],
+                         there.time.forward.part[TIME_EP]));
+    assert_int_equal(ops_named(hybrid, "permute"), 0);
+    assert_int_equal(ops_named(deep, "sort") + ops_named(hybrid, "sort"), 0);
+    assert_int_equal(ops_named(deep, "padded") + ops_named(hybrid, "padded"),
+                     0);
+    memplan_report_free(deep);
+    memplan_report_free(hybrid);
+}
+
 /* The map of fused sorts is made of how many there are, not of the rows. */
 static void test_a_map_reads_no_rows(void **state)
 {
@@ -258,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_experts),
+        cmocka_unit_test(test_tokens_once_a_rank),
         cmocka_unit_test(test_a_map_reads_no_rows),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
