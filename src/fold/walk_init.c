@@ -205,7 +205,8 @@ static inline struct walk_operand *note_uses(struct walk *w,
 }
 
 /* Autocast keeps its 16-bit copies of trained weights until its context ends,
- * with or without a graph (aten/src/ATen/autocast_mode.cpp, cached_cast). */
+ * with or without a graph: of leaves, not of views of them
+ * (aten/src/ATen/autocast_mode.cpp, cached_cast). */
 static void note_cast(struct walk *w, const struct op *op)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];

@@ -207,7 +207,7 @@ struct op {
      * its input, its result); which of in are terms of a sum, whose gradients
      * are one. OP_LINEAR: bit 0 of keep_in, its input is kept though no
      * gradient needs it, bit 1 (CAST_INSIDE), not the cast weight but what it
-     * is of; OP_CAST: bit 1, autocast does not see it; OP_INDEX: bit 0, x is
+     * is of; OP_CAST: bit 1, autocast does not cache it; OP_INDEX: bit 0, x is
      * kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX: bit 0, x is kept; OP_VIEW:
      * bit 0, what its gradient goes to wants it in order: a copy */
     uint32_t keep_in, keep_out, sum_in;

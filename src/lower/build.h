@@ -411,6 +411,8 @@ struct linear {
     bool of_experts; /* an adapter of theirs: rows that came to them */
     bool fixed;      /* the class never trains it: nor its adapter, which has no
                    gradient */
+    bool by_view;    /* its product takes a view of the weight: autocast's copy
+                   is not cached */
 };
 /* x W^T (+ bias), with what precision, lora and quantisation make of it:
  * casts of input and weight under autocast, a quantised copy of the input that

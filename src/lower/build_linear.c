@@ -191,6 +191,8 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     /* autocast's casts are arguments of one call, made from the last to the
        first */
     const tensor_id w = build_autocast(b, l->name, stored);
+    if (l->by_view && w != stored)
+        b->p->op[b->p->n_ops - 1].keep_in |= CAST_INSIDE;
     const tensor_id x = build_autocast(b, l->name, l->x);
     const struct fp8_input keep = linear_keeps(b, l, stored);
     const struct shape shape = shape_last(b, x, l->out);

@@ -12,10 +12,11 @@ tensor_id hf_linear(struct builder *b, const struct linear *l)
     struct linear whole = *l;
     if (l->parallel == PAR_COLUMN)
         whole.x = hf_to_columns(b, l->x);
-    if (b->spec->family != FAM_FALCON || !l->bias)
-        return build_linear(b, &whole);
     /* FalconLinear: input @ weight.T, + bias apart */
-    struct linear plain = *l;
+    whole.by_view = b->spec->family == FAM_FALCON;
+    if (!whole.by_view || !l->bias)
+        return build_linear(b, &whole);
+    struct linear plain = whole;
     plain.bias = false;
     const tensor_id y = build_linear(b, &plain);
     const uint64_t full = l->parallel == PAR_COLUMN ? l->full_out : 0;

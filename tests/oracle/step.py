@@ -83,7 +83,9 @@ def sizes(family, c):
         return families.STATE_SPACE[family][0](c)
     if family == "falcon-rw":
         return dict(families.FAMILIES[family][0](c), tie_word_embeddings=True)
-    assert family == "llama"
+    if family != "llama":
+        other = families.FAMILIES[family][0](c)
+        return dict(other, **{k: c["s"] for k in ("max_position_embeddings", "n_positions", "max_seq_len") if k in other})
     return dict(model_type="llama", hidden_size=c["h"], num_attention_heads=c["a"], num_key_value_heads=c["kv"],
                 head_dim=c["d"], intermediate_size=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"],
                 max_position_embeddings=c["s"])
