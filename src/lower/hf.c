@@ -113,10 +113,28 @@ static tensor_id scaled_embedding(struct builder *b, tensor_id x)
     return build_mul(b, "embeddings scaled", x, scale);
 }
 
-tensor_id hf_words(struct builder *b)
+/* Whether inputs_embeds is what was scaled: by the module, or in place of what
+ * it handed out (GraniteModel.forward). */
+static bool names_scaled(const struct builder *b)
+{
+    static const enum family rebind[] = { FAM_GEMMA,       FAM_GEMMA2,
+                                          FAM_VAULTGEMMA,  FAM_MINICPM3,
+                                          FAM_GRANITE,     FAM_GRANITEMOE,
+                                          FAM_GRANITEMOES, FAM_GRANITE_HYB,
+                                          FAM_HYPERCLOVAX };
+    return b->spec->embed_scale && IS_AMONG(b->spec->family, rebind);
+}
+
+static bool scales_late(const struct builder *b) /* after the dropout */
+{
+    return b->spec->family == FAM_PHI3SMALL;
+}
+
+/* What words are looked up as, scaled where that comes first: *embeds is
+ * what has a prompt before it. */
+static tensor_id looked_up(struct builder *b, tensor_id *embeds)
 {
     const struct spec *m = b->spec;
-    hf_make_prefix(b);
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->words, b->e);
     hf_whole_gradient(b, table);
@@ -128,12 +146,23 @@ tensor_id hf_words(struct builder *b)
     const bool inside = m->family == FAM_GEMMA3 || m->family == FAM_FALCON_H1;
     if (inside && m->embed_scale)
         x = scaled_embedding(b, x);
-    const tensor_id embeds = x = hf_with_prompt(b, x);
-    const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
-    if (m->family != FAM_GEMMA3)                  /* its embedding scales */
+    *embeds = x = hf_with_prompt(b, x);
+    const bool again = names_scaled(b);
+    if (m->family != FAM_GEMMA3 && !again) /* its embedding scales */
         frame_looked_up(b, x);
-    if (m->embed_scale && !late && !inside)
+    if (m->embed_scale && !scales_late(b) && !inside)
         x = scaled_embedding(b, x);
+    if (again)
+        frame_looked_up(b, x);
+    return x;
+}
+
+tensor_id hf_words(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    tensor_id embeds;
+    hf_make_prefix(b);
+    tensor_id x = looked_up(b, &embeds);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
                                               .x = x,
@@ -151,7 +180,7 @@ tensor_id hf_words(struct builder *b)
         x = hf_hidden_norm(b, "embedding norm", x);
     x = add_bias_table(b, x);
     x = build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
-    x = late ? scaled_embedding(b, x) : x;
+    x = scales_late(b) ? scaled_embedding(b, x) : x;
     hf_hold_prompt(b, embeds, x);
     return x;
 }
@@ -225,10 +254,14 @@ static tensor_id parallel_layer(struct builder *b,
     }
     if (IS_AMONG(m->family, apart)) {
         x = build_add(b, "residual", x, attention);
-        return build_add(b, "residual", x, drop(b, mlp));
+        x = build_add(b, "residual", x, drop(b, mlp));
+    } else {
+        mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
+        x = build_add(b, "residual", mlp, x);
     }
-    mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
-    return build_add(b, "residual", mlp, x);
+    if (m->family != FAM_GPT_NEOX) /* calls its norms within expressions */
+        hf_hold_frozen(b, "hidden_states", first);
+    return x;
 }
 
 /* The norm of a sum. BERT's modules write one expression, whose operands are
@@ -283,15 +316,19 @@ static tensor_id attention_half(struct builder *b,
              && m->family != FAM_DISTILBERT)
         y = drop(b, y);
     y = scaled_branch(b, y);
-    if (m->family == FAM_GPT2 || m->family == FAM_GPT_BIGCODE
-        || m->family == FAM_GPT_NEO || m->family == FAM_FALCON)
+    static const enum family named[] = { FAM_GPT2,     FAM_GPT_BIGCODE,
+                                         FAM_GPT_NEO,  FAM_FALCON,
+                                         FAM_STABLELM, FAM_MPT,
+                                         FAM_LLAMA4 };
+    if (IS_AMONG(m->family, named))
         b->branch = y; /* attn_output, to the end of the layer */
     if (m->place == PLACE_AFTER_RESIDUAL)
         return normed_sum(b, "self_attn_layer_norm", x, y);
     x = build_add(b, "residual", x, y);
     if (m->family == FAM_BLOOM) /* dropout_add stands in the module */
         hf_leave(b);
-    if (m->family == FAM_FALCON) /* attention_layernorm_out */
+    /* attention_layernorm_out, hidden_states */
+    if (m->family == FAM_FALCON || m->family == FAM_STABLELM)
         hf_enter(b, normed);
     return x;
 }

@@ -511,6 +511,10 @@ static tensor_id dispatch(struct builder *b, tensor_id x,
     op_result(b, build_op(b, OP_MEAN, "experts summed", &unsorted, 1), sum);
     if (bias != TENSOR_NONE)
         hf_hold(b, "selected_biases", bias);
+    if (!apart && !b->run->linear_experts) { /* grouped_mm_experts_forward */
+        hf_hold(b, "selected_hidden_states_g", picked);
+        hf_hold(b, "proj_out", y);
+    }
     return build_cast(b, "experts", sum, tensor_of(b, x)->dtype);
 }
 
@@ -636,7 +640,11 @@ static tensor_id moe_of_inputs(struct builder *b, tensor_id x)
     const enum dtype dtype = tensor_of(b, y)->dtype;
     const tensor_id sum = build_tensor(b, "experts summed", dtype, &tokens);
     op_result(b, build_op(b, OP_MEAN, "experts summed", &y, 1), sum);
-    return build_binary_in_place(b, OP_ADD, "shared + experts", shared, sum);
+    const tensor_id out =
+        build_binary_in_place(b, OP_ADD, "shared + experts", shared, sum);
+    hf_hold(b, "routed_in", in);
+    hf_hold(b, "routed_out", y);
+    return out;
 }
 
 /* Between the model's width and the experts' (fc1_latent_proj, fc2_latent_proj).

@@ -1,14 +1,18 @@
-"""Whole steps of families whose classes hold other things than Llama's: what step.py does.
+"""Whole steps of families whose classes hold other things than Llama's: what step.py and step_lora.py do.
 
-usage: step_families.py FOLDER [checkpoints]
-checkpoints: under autocast, of Falcon
+usage: step_families.py FOLDER [checkpoints] [variables]
+checkpoints: under autocast, of experts and of Falcon; variables: adapters in layers whose variables hold what attention was
+given, and gave
 """
 import device  # noqa: F401  (before torch)
 
 import attention
 import step
+import step_lora
 
-CHECKPOINTS = ("falcon", "falcon-new")
+CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4_text")
+VARIABLES = ("phi", "stablelm", "cohere-qknorm", "mpt")
+EAGER = ("bloom", "mpt")  # of these transformers has no other kernel
 
 
 def kernel(run):
@@ -32,8 +36,23 @@ def checkpoints():
             yield step.Run(family=family, shape="long", recompute="full", recompute_reentrant=reentrant)
 
 
-RUNS = dict(checkpoints=checkpoints)
+def adapted(families):
+    for family in families:
+        base = dict(family=family, shape="long", attention="eager" if family in EAGER else "sdpa")
+        yield step_lora.Run(**base, setting="all-bf16", precision="bf16")
+        for recompute in ("none", "full"):
+            yield step_lora.Run(**base, setting="all-fp32-dropout", recompute=recompute)
+
+
+RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES))
+
+
+def record(run):
+    adapted = isinstance(run, step_lora.Run)
+    step.build = step_lora.build if adapted else step_lora.old_build
+    return record_of((step_lora if adapted else step).record)(run)
 
 
 if __name__ == "__main__":
-    step.main_of(list(RUNS), lambda name: RUNS[name](), record_of(step.record), "python tests/oracle/step_families.py tests/golden/oracle/steps")
+    step_lora.old_build, step_lora.old_optimizer = step.build, step.make_optimizer
+    step.main_of(list(RUNS), lambda name: RUNS[name](), record, "python tests/oracle/step_families.py tests/golden/oracle/steps")
