@@ -6,10 +6,39 @@
 
 #include "base/banned.h"
 
+static bool keeps(const struct program *p, const struct op *op, tensor_id id)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(p, op, saved);
+    for (size_t i = 0; i < n; i++)
+        if (p->tensor[saved[i]].storage == id)
+            return true;
+    return false;
+}
+
+/* What the words' module hands out, where that is a leaf and not the layers'
+ * input, and no operation keeps it. */
+static uint64_t leaf_below(const struct stage *s)
+{
+    const struct program *p = s->p;
+    const struct block *b = &p->block[p->embed];
+    tensor_id leaf = TENSOR_NONE;
+    for (uint32_t i = b->op_first; i < b->op_first + b->op_count; i++) {
+        const struct op *op = &p->op[i];
+        if (op->n_out > 0 && p->tensor[op->out[0]].leaf)
+            leaf = op->out[0];
+        else if (leaf != TENSOR_NONE && keeps(p, op, leaf))
+            return 0;
+    }
+    return leaf == TENSOR_NONE ? 0 : round_alloc(p->tensor[leaf].bytes);
+}
+
 uint64_t stage_held_input(const struct stage *s)
 {
     const struct block *embed = &s->p->block[s->p->embed];
     const uint32_t first = s->embed ? 1 : 0;
+    if (s->embed && s->layers > 0 && leaf_below(s) > 0)
+        return leaf_below(s);
     if (s->embed && (s->layers == 0 || s->p->tensor[embed->output].needs_grad))
         return 0;
     const struct block_walk *w = &s->walk[stage_block(s, first)];

@@ -93,6 +93,7 @@ struct tensor {
                         one after another: there to that block's end; of
                         a layer, its part, there from its beginning */
     bool graphed;        /* ROLE_BUFFER: a CUDA graph's, once there are any */
+    bool leaf;           /* of the graph, though nothing below it is trained */
     bool held;           /* by engine or loop, beyond its last use: to the end
                         of the block's backward, then as they say;
                         ROLE_SHARED: by a variable, while the loss is

@@ -113,6 +113,26 @@ static tensor_id scaled_embedding(struct builder *b, tensor_id x)
     return build_mul(b, "embeddings scaled", x, scale);
 }
 
+/* transformers' enable_input_require_grads hooks the module that looks words
+ * up: what the class makes of its result has a graph, though nothing of it is
+ * trained, and that result is a leaf. */
+static void ask_grad(struct builder *b, tensor_id x)
+{
+    struct tensor *t = &b->p->tensor[x];
+    if (b->frozen && !t->needs_grad && b->whole->vision == NULL
+        && b->run->virtual_tokens == 0 && build_asks_grad(b))
+        t->needs_grad = t->leaf = true;
+}
+
+/* GemmaTextScaledWordEmbedding and its like hand out scaled rows. */
+static bool scales_in_module(const struct builder *b)
+{
+    const enum family family = b->spec->family;
+    return family == FAM_GEMMA || family == FAM_GEMMA2 || family == FAM_GEMMA3
+           || family == FAM_VAULTGEMMA || family == FAM_MINICPM3
+           || family == FAM_BART;
+}
+
 /* Whether inputs_embeds is what was scaled: by the module, or in place of what
  * it handed out (GraniteModel.forward). */
 static bool names_scaled(const struct builder *b)
@@ -125,14 +145,23 @@ static bool names_scaled(const struct builder *b)
     return b->spec->embed_scale && IS_AMONG(b->spec->family, rebind);
 }
 
+/* What the layers take as it is, is their input: next_input, build.c. */
+static void settle_leaf(struct builder *b, tensor_id leaf, tensor_id out)
+{
+    struct tensor *t = &b->p->tensor[leaf];
+    if (t->leaf && tensor_of(b, out)->storage == t->storage)
+        t->needs_grad = t->leaf = false;
+}
+
 static bool scales_late(const struct builder *b) /* after the dropout */
 {
     return b->spec->family == FAM_PHI3SMALL;
 }
 
-/* What words are looked up as, scaled where that comes first: *embeds is
- * what has a prompt before it. */
-static tensor_id looked_up(struct builder *b, tensor_id *embeds)
+/* What words are looked up as, scaled where that comes first: *leaf is what
+ * asks for a gradient, *embeds what has a prompt before it. */
+static tensor_id looked_up(struct builder *b, tensor_id *leaf,
+                           tensor_id *embeds)
 {
     const struct spec *m = b->spec;
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
@@ -143,6 +172,9 @@ static tensor_id looked_up(struct builder *b, tensor_id *embeds)
     if (b->run->kbit_cast == KBIT_CAST_NORMS) /* as from the first layer on */
         x = build_cast(b, "as the norms", x, b->param);
     x = hf_from_rows(b, "embedding all-reduce", x);
+    *leaf = x;
+    if (!scales_in_module(b))
+        ask_grad(b, x);
     const bool inside = m->family == FAM_GEMMA3 || m->family == FAM_FALCON_H1;
     if (inside && m->embed_scale)
         x = scaled_embedding(b, x);
@@ -154,15 +186,17 @@ static tensor_id looked_up(struct builder *b, tensor_id *embeds)
         x = scaled_embedding(b, x);
     if (again)
         frame_looked_up(b, x);
+    if (scales_in_module(b))
+        ask_grad(b, *leaf = x);
     return x;
 }
 
 tensor_id hf_words(struct builder *b)
 {
     const struct spec *m = b->spec;
-    tensor_id embeds;
+    tensor_id leaf, embeds;
     hf_make_prefix(b);
-    tensor_id x = looked_up(b, &embeds);
+    tensor_id x = looked_up(b, &leaf, &embeds);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
                                               .x = x,
@@ -182,6 +216,7 @@ tensor_id hf_words(struct builder *b)
     x = build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
     x = scales_late(b) ? scaled_embedding(b, x) : x;
     hf_hold_prompt(b, embeds, x);
+    settle_leaf(b, leaf, x);
     return x;
 }
 

@@ -1,8 +1,8 @@
 """Whole steps of families whose classes hold other things than Llama's: what step.py and step_lora.py do.
 
-usage: step_families.py FOLDER [checkpoints] [variables]
+usage: step_families.py FOLDER [checkpoints] [variables] [leaf]
 checkpoints: under autocast, of experts and of Falcon; variables: adapters in layers whose variables hold what attention was
-given, and gave
+given, and gave; leaf: adapters where a class makes something of the words' embedding, which is a leaf
 """
 import device  # noqa: F401  (before torch)
 
@@ -12,6 +12,7 @@ import step_lora
 
 CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4_text")
 VARIABLES = ("phi", "stablelm", "cohere-qknorm", "mpt")
+LEAF = ("gpt2", "opt", "gpt_bigcode", "granite", "bloom")
 EAGER = ("bloom", "mpt")  # of these transformers has no other kernel
 
 
@@ -44,7 +45,7 @@ def adapted(families):
             yield step_lora.Run(**base, setting="all-fp32-dropout", recompute=recompute)
 
 
-RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES))
+RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES), leaf=lambda: adapted(LEAF))
 
 
 def record(run):
