@@ -127,16 +127,52 @@ static uint64_t count_considered(struct search *s)
     return s->c.monotone ? bisect(s) : scan(s);
 }
 
-/* Backwards from there: none after the first that fits does. */
+static bool fits(struct search *s, uint64_t index, enum verdict *v)
+{
+    *v = look(s, index);
+    return *v == MAY_FIT && confirm(s);
+}
+
+/* Of many GPUs one more node leaves each with hardly less: once so many numbers
+ * have been looked at, those are that are a 32nd more. */
+static uint64_t step_back(const struct search *s, uint64_t i, enum verdict v)
+{
+    enum { EACH = 128, PART = 32 };
+    const bool each = s->c.what != FIND_GPUS || v == REFUSED
+                      || s->found->looked - s->found->refused < EACH;
+    const uint64_t step = each ? 1 : 1 + (s->c.n - i) / PART;
+    return i > step ? i - step : i > 1;
+}
+
+/* Candidate i - 1 fits and the one looked at before it, failed - 1, does not:
+ * the last of those between that does, as if it did not fit again behind it. */
+static uint64_t narrow(struct search *s, uint64_t i, uint64_t failed)
+{
+    enum verdict v;
+    while (failed - i > 1 && s->d->status == MEMPLAN_OK) {
+        const uint64_t middle = i + (failed - i) / 2;
+        if (fits(s, middle - 1, &v))
+            i = middle;
+        else
+            failed = middle;
+    }
+    return i;
+}
+
+/* Backwards from there: none after the first that fits does, but for numbers of
+ * GPUs that were passed over. */
 static bool find_best(struct search *s, uint64_t *best)
 {
-    for (uint64_t i = count_considered(s); i > 0; i--) {
-        if (s->d->status != MEMPLAN_OK)
-            return false;
-        if (look(s, i - 1) == MAY_FIT && confirm(s)) {
-            *best = i - 1;
-            return true;
+    const uint64_t considered = count_considered(s);
+    uint64_t failed = considered + 1;
+    enum verdict v;
+    for (uint64_t i = considered; i > 0 && s->d->status == MEMPLAN_OK;
+         i = step_back(s, i, v)) {
+        if (fits(s, i - 1, &v)) {
+            *best = narrow(s, i, failed) - 1;
+            return s->d->status == MEMPLAN_OK;
         }
+        failed = i;
     }
     return false;
 }

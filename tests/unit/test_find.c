@@ -15,6 +15,7 @@
 
 #include "memplan/memplan.h"
 
+#include "plan/find.h"
 #include "plan/plan.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -287,6 +288,40 @@ static void test_gpus(void **state)
     }
 }
 
+/* Of thousands of numbers few are looked at, and none fewer fits. */
+static void test_many_gpus(void **state)
+{
+    (void)state;
+    static const struct question some = {
+        "llama-7b", "gpus",
+        "{\"zero\": 3, \"recompute\": \"full\", \"fast\": true, "
+        "\"gpu_memory\": \"6680000000\"}",
+        0
+    };
+    static const struct question none = {
+        "llama-7b", "gpus",
+        "{\"zero\": 2, \"recompute\": \"full\", \"gpu\": \"v100-16gb\"}", 0
+    };
+    memplan_model *model = NULL;
+    uint64_t best = 0, total = 0;
+    assert_int_equal(memplan_model_builtin(&model, some.model, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_found *found = ask(&some, model);
+    assert_true(memplan_found_value(&best, found));
+    assert_true(best > 1200);
+    assert_true(found->looked < 400);
+    assert_int_equal(fits_with(&some, model, best, &total), 1);
+    for (uint64_t v = 8; v < best; v += 8)
+        assert_int_equal(fits_with(&some, model, v, &total), 0);
+    memplan_found_free(found);
+    found = ask(&none, model);
+    assert_null(memplan_found_best(found));
+    assert_int_equal(memplan_found_next(found)->run.gpus, 65536);
+    assert_true(found->looked < 400);
+    memplan_found_free(found);
+    memplan_model_free(model);
+}
+
 /* ---- pipelines: with more micro-batches no more are in flight ---- */
 
 static uint64_t peak_with(const struct question *q, uint64_t micros)
@@ -543,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_many_gpus),
         cmocka_unit_test(test_pipelines_are_full),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nothing_fits),
