@@ -39,6 +39,7 @@ struct json {
     /* Of YAML: the key's line; that of the same key before, whose value is
      * gone, or 0. */
     size_t line, before;
+    bool branched; /* of a script: in an if or a case that may not come there */
 };
 
 enum { JSON_MAX_DEPTH = 64 };

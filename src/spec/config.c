@@ -87,7 +87,7 @@ static void list_path(struct config *c, struct listing *l, const char *entry)
 struct walk {
     struct config *c;
     bool idle; /* the second time */
-    struct listing unknown, quiet, automatic, shape;
+    struct listing unknown, quiet, automatic, shape, branched;
 };
 
 /* ---- values ---- */
@@ -571,6 +571,8 @@ static void read_value(struct walk *w, const struct json *value,
         leave_open(w, row, path);
     else
         do_row(w, row, value, path);
+    if (value->branched && row != NULL && !idle)
+        list_path(w->c, &w->branched, path);
 }
 
 /* Depth first without recursion: the tree is as deep as the file says. */
@@ -666,6 +668,8 @@ memplan_status config_read(struct config *c)
         .shape = { .heading = "of the model, which is MODEL's" },
         .automatic = { .heading = "'auto' is for its program to fill in, so "
                                   "not set" },
+        .branched = { .heading = "in an if or a case of the script, read as "
+                                 "if it were taken" },
     };
     note_launches(c);
     note_again(c);
@@ -674,6 +678,7 @@ memplan_status config_read(struct config *c)
         c->table->together(c);
     list_flush(c, &w.unknown);
     list_flush(c, &w.automatic);
+    list_flush(c, &w.branched);
     w.idle = true;
     walk_all(&w);
     list_flush(c, &w.shape);

@@ -65,10 +65,22 @@ static struct json *member_of(struct script *s, const char *key)
     return v;
 }
 
+/* Whether the script assigns it in a branch that is not the command's too. */
+static bool is_assigned_aside(const struct script *s, struct str word)
+{
+    struct branches b = { 0, 0 };
+    if (word.n == 0 || word.p[0] != '$')
+        return false;
+    const struct str value = script_follow(s, word, (size_t)(word.p - s->text));
+    script_branch(&b, s, (size_t)(value.p - s->text));
+    return b.open > s->around;
+}
+
 /* Words join by blanks: what takes several reads them again. */
 static void add_word(struct script *s, struct json *v, struct str word)
 {
     struct str value = script_value(s, word);
+    v->branched = v->branched || is_assigned_aside(s, word);
     const char *joined = v->kind == JSON_STRING
                              ? arena_printf(s->arena, "%s %.*s", v->text.p,
                                             (int)value.n, value.p)
@@ -128,6 +140,8 @@ static void take_flag(struct script *s)
     v->kind = JSON_BOOL;
     v->truth = true;
     v->offset = offset;
+    script_branch(&s->branches, s, offset);
+    v->branched = s->branches.open > s->around;
     if (value.n > 0) {
         add_word(s, v, value);
         return;
@@ -185,7 +199,8 @@ static bool is_here(const struct script *s, const char *word)
 }
 
 /* What a line shows, or compares its arguments with, starts nothing:
- * `echo "... --flag"`, and `--flag)` between case and esac. */
+ * `echo "... --flag"`, and `--flag)` between case and esac. What stands behind
+ * `name)` there may. */
 static bool is_shown(struct script *s)
 {
     if (!begins_line(s))
@@ -196,8 +211,14 @@ static bool is_shown(struct script *s)
            && (script_name_byte(s->text[i]) || s->text[i] == '-'
                || s->text[i] == '|'))
         i++;
-    return is_here(s, "echo ") || is_here(s, "printf ")
-           || (s->in_case && i > s->at && i < s->len && s->text[i] == ')');
+    if (s->in_case && i > s->at && i < s->len && s->text[i] == ')') {
+        if (s->text[s->at] == '-')
+            return true;
+        s->at = i + 1;
+        if (!script_to_word(s))
+            return true;
+    }
+    return is_here(s, "echo ") || is_here(s, "printf ");
 }
 
 /* Of `deepspeed train.py` the name says how many processes. */
@@ -232,6 +253,17 @@ static void skip_others(struct script *s)
         s->at = s->len;
 }
 
+/* The branches that the command itself is in. */
+static size_t around_command(const struct script *s)
+{
+    struct config_launches l = s->earlier;
+    struct branches b = { 0, 0 };
+    for (size_t i = 0; i < s->launcher.n; i++)
+        (void)config_next_launch(&l);
+    script_branch(&b, s, l.from);
+    return b.open;
+}
+
 static struct json *read_script(struct script *s)
 {
     s->root = new_value(s, (struct str){ "", 0 });
@@ -241,6 +273,7 @@ static struct json *read_script(struct script *s)
     s->root->key = STR(CONFIG_DASHES);
     config_find_launcher(s->text, s->len, &s->launcher);
     s->earlier = (struct config_launches){ .text = s->text, .len = s->len };
+    s->around = around_command(s);
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
         skip_others(s);
         if (!script_to_word(s) || is_shown(s))

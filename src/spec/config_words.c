@@ -7,6 +7,8 @@
 
 #include "spec/config_sum.h"
 
+#include "base/count.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -85,6 +87,69 @@ void script_next_line(struct script *s)
     while (s->at < s->len && s->text[s->at] != '\n')
         s->at++;
     s->at += s->at < s->len;
+}
+
+/* ---- branches ---- */
+
+/* Behind a quoted text, or at the end. */
+static size_t quote_end(const struct script *s, size_t i)
+{
+    const char quote = s->text[i];
+    for (i++; i < s->len && s->text[i] != quote; i++)
+        i += s->text[i] == '\\' && quote == '"';
+    return i + 1;
+}
+
+/* The end of the bytes that are no blank and end no command. */
+static size_t word_end(const struct script *s, size_t i)
+{
+    while (i < s->len && strchr(" \t\r\n;&|()", s->text[i]) == NULL)
+        i = s->text[i] == '"' || s->text[i] == '\'' ? quote_end(s, i) : i + 1;
+    return min_u64(i, s->len);
+}
+
+static bool is_one_of(struct str word, const char *words)
+{
+    struct str rest = str_of(words);
+    while (rest.n > 0) {
+        const struct str one = str_cut(rest, ' ', &rest);
+        if (word.n == one.n && memcmp(word.p, one.p, one.n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The shell's words are where a command begins. */
+void script_branch(struct branches *b, const struct script *s, size_t to)
+{
+    bool begins = b->at == 0;
+    size_t i = b->at;
+    while (i < to && i < s->len) {
+        const char c = s->text[i];
+        const bool gap = c == ' ' || c == '\t' || c == '\r';
+        if (gap || strchr("\n;&|()", c) != NULL) {
+            begins = !gap || begins;
+            i++;
+            continue;
+        }
+        if (c == '#') {
+            while (i < s->len && s->text[i] != '\n')
+                i++;
+            continue;
+        }
+        const size_t end = word_end(s, i);
+        const struct str word = { s->text + i, end - i };
+        if (begins && is_one_of(word, "if case"))
+            b->open++;
+        else if (begins && is_one_of(word, "fi esac") && b->open > 0)
+            b->open--;
+        begins = begins && is_one_of(word, "then else elif do");
+        i = end;
+        /* what a backslash joins goes on */
+        if (word.p[word.n - 1] == '\\' && i < s->len && s->text[i] == '\n')
+            i++;
+    }
+    b->at = i;
 }
 
 /* ---- what $NAME is ---- */

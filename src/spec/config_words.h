@@ -4,6 +4,11 @@
 
 #include "spec/config.h"
 
+/* How many of a script's if ... fi and case ... esac are open at a place. */
+struct branches {
+    size_t at, open;
+};
+
 struct script {
     bool last_part; /* "--a.b.name" is name */
     bool launches;  /* the line's own launcher counts too */
@@ -15,6 +20,8 @@ struct script {
     struct config_launcher launcher;
     struct config_launches earlier; /* the command at hand, or the next one */
     size_t launched;                /* its number, from 1 */
+    size_t around;                  /* branches that the last command is in */
+    struct branches branches;       /* at the last flag */
     struct json *root, *last;
 };
 
@@ -30,6 +37,9 @@ struct str script_word(struct script *s);
 /* Whether it is one that sums up: "$((8 * N))". */
 bool script_is_sum(struct str word);
 void script_next_line(struct script *s);
+
+/* On to a place that is not before the last. */
+void script_branch(struct branches *b, const struct script *s, size_t to);
 
 /* What $NAME is, at `end`, as far as names alone say it. A positional
  * parameter, "$1", is the caller's: nothing here says it. */

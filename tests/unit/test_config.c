@@ -1639,6 +1639,32 @@ static void test_megatron_usage(void **state)
     noted("MODEL's: --swiglu");
 }
 
+/* What stands in a branch is told, but for one that is over, and one that the
+ * command itself is in. */
+static void test_script_branches(void **state)
+{
+    (void)state;
+    import("megatron-args", "if [ $A ]; then T=4; else T=2; fi\n"
+                            "torchrun pretrain_gpt.py --bf16 "
+                            "--tensor-model-parallel-size $T\n");
+    has("tp=2");
+    noted("read as if it were taken: --tensor-model-parallel-size");
+    import("megatron-args", "case $A in\n 7b) X=\"--micro-batch-size 2\" ;;\n"
+                            "esac\ntorchrun pretrain_gpt.py $X --bf16\n");
+    has("micro_batch=2");
+    noted("read as if it were taken: --micro-batch-size");
+    import("megatron-args",
+           "if [ $A ]; then # it isn't\n  D=1\nelif [ $B ]; then\n  if x; "
+           "then D=2; fi\nfi\nT=2\n"
+           "torchrun pretrain_gpt.py --bf16 --tensor-model-parallel-size $T\n");
+    has("tp=2");
+    assert_int_equal(got.setup.notes, 0);
+    import("training-args", "if true; then\n  torchrun --nproc_per_node 2 a.py "
+                            "\\\n --bf16 True\nfi\n");
+    has("precision=bf16-amp");
+    assert_int_equal(got.setup.notes, 0);
+}
+
 /* What a script says of a time before, and of DeepSpeed under Megatron. */
 static void test_megatron_before(void **state)
 {
@@ -2290,6 +2316,7 @@ int main(void)
         cmocka_unit_test(test_megatron_without_pipeline),
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),
+        cmocka_unit_test(test_script_branches),
         cmocka_unit_test(test_megatron_before),
         cmocka_unit_test(test_megatron_sections),
         cmocka_unit_test(test_megatron_usage),
