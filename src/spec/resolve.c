@@ -595,6 +595,35 @@ static void resolve_all(struct run *run, const struct spec *spec,
     resolve_check(run, spec, d);
 }
 
+/* A framework presets the engine and the layers; what is given has the last
+ * word. */
+static void leave_presets(const struct setup *setup, struct diag *d,
+                          size_t from)
+{
+    static const struct {
+        enum setup_key key;
+        const char *option;
+    } parts[] = { { KEY_ENGINE, "--engine" },
+                  { KEY_IMPLEMENTATION, "--implementation" } };
+    const size_t count = d->errs == NULL ? 0 : d->errs->count;
+    for (size_t i = from; i < count && i < d->errs->capacity; i++) {
+        memplan_error *e = &d->errs->item[i];
+        const char *joint = "; without ";
+        if (strstr(e->hint, "--framework") == NULL)
+            continue;
+        for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++) {
+            if (!setup->set[parts[k].key]
+                || strstr(e->hint, parts[k].option) != NULL)
+                continue;
+            str_append(e->hint, sizeof(e->hint), "%s%s", joint,
+                       parts[k].option);
+            joint = " and ";
+        }
+        if (strcmp(joint, " and ") == 0)
+            str_append(e->hint, sizeof(e->hint), " beside it");
+    }
+}
+
 memplan_status setup_resolve(struct run *run, const struct setup *setup,
                              const struct spec *spec, uint64_t params,
                              struct diag *d)
@@ -602,8 +631,10 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     const size_t errors = d->errs == NULL ? 0 : d->errs->count;
     start(run, setup);
     resolve_all(run, spec, params, d);
-    if (setup != NULL && d->status != MEMPLAN_OK)
+    if (setup != NULL && d->status != MEMPLAN_OK) {
         name_files(setup, d, errors);
+        leave_presets(setup, d, errors);
+    }
     return d->status;
 }
 
