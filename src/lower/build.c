@@ -370,12 +370,15 @@ static void hint_others(const struct run *r, memplan_error *e)
                   r->means_litgpt ? "--loss standard" : "--implementation hf");
         return;
     }
+    const bool given = r->given[KEY_IMPLEMENTATION];
     if (split && !megatron) {
-        diag_hint(e, "Megatron's layers may have it: use --framework megatron");
+        diag_hint(e, "Megatron's layers may have it: use --%s megatron",
+                  given ? "implementation" : "framework");
         return;
     }
-    diag_hint(e, "Hugging Face's layers may have it: use --framework hf, "
-                 "deepspeed or fsdp");
+    diag_hint(e, "Hugging Face's layers may have it: use %s",
+              given ? "--implementation hf"
+                    : "--framework hf, deepspeed or fsdp");
     for (size_t i = 0; i < sizeof(degree) / sizeof(degree[0]); i++) {
         if (degree[i].n > 1)
             str_append(e->hint, sizeof(e->hint), " and --%s 1", degree[i].name);
