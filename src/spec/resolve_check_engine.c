@@ -558,14 +558,16 @@ static void check_16_bit_masters(const struct run *r, struct diag *d)
         || r->impl == IMPL_PAPER || r->framework == FW_MEGATRON_DEEPSPEED
         || (t != DT_FP16 && t != DT_BF16))
         return;
-    const char *mixed = t == DT_BF16 ? "bf16-mixed" : "fp16-mixed";
+    const char *other = key == KEY_MASTER_DTYPE ? "fp32"
+                        : t == DT_BF16          ? "--precision bf16-mixed"
+                                                : "--precision fp16-mixed";
     if (r->zero == 0) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, key,
                         "%s '%s' with engine 'deepspeed' and zero 0, which has "
                         "fp32 master weights",
                         setup_field(key)->key, resolve_text(r, key, buf));
-        diag_hint(e, "use --precision %s", mixed);
+        diag_hint(e, "use %s", other);
     } else if (r->offload_optimizer == OFFLOAD_NONE
                && (t == DT_FP16 || r->prec.optim == DT_FP32)) {
         memplan_error *e = setup_error(
@@ -573,8 +575,7 @@ static void check_16_bit_masters(const struct run *r, struct diag *d)
             "%s '%s' under DeepSpeed's ZeRO: 'Master weights "
             "feature requires ZeRO-%" PRIu64 " Offload with DeepSpeedCPUAdam'",
             setup_field(key)->key, resolve_text(r, key, buf), r->zero);
-        diag_hint(e, "use --precision %s, or add --offload-optimizer cpu",
-                  mixed);
+        diag_hint(e, "use %s, or add --offload-optimizer cpu", other);
     }
 }
 
@@ -652,10 +653,13 @@ void resolve_check_precision(const struct run *r, struct diag *d)
     if (r->prec.autocast
         && (r->engine == ENGINE_MEGATRON
             || r->engine == ENGINE_MEGATRON_FSDP)) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
-                        "engine 'megatron' has no 32-bit weights under "
-                        "autocast");
-        diag_hint(e, "use --precision bf16-mixed or fp16-mixed");
+        const bool named =
+            r->precision == PREC_BF16_AMP || r->precision == PREC_FP16_AMP;
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, named ? KEY_PRECISION : KEY_PARAM_DTYPE,
+            "engine 'megatron' has no 32-bit weights under "
+            "autocast");
+        diag_hint(e, named ? "use --precision bf16-mixed or fp16-mixed"
+                           : "leave it out, or add --precision fp32");
     }
 }
