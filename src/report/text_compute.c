@@ -189,9 +189,10 @@ static void searched_line(struct table *t, const struct memplan_report *r)
     if (x->met) {
         unit_format_grouped(value, x->gpus, 0);
         str_append(note, sizeof(note), ": MFU %s", text_percent(buf, x->mfu));
-        str_append(note, sizeof(note), " there, %s days%s",
-                   quantity(buf, x->days),
-                   x->too_large ? ", but does not fit in memory" : "");
+        str_append(
+            note, sizeof(note), " there, %s days%s", quantity(buf, x->days),
+            x->too_large ? ", but no number that is in time fits in memory"
+                         : "");
     } else {
         str_format(value, sizeof(value), "none");
         str_append(note, sizeof(note), ": no number is enough; %s days",

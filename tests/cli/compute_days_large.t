@@ -3,5 +3,5 @@ beside it.
 == args
 compute llama-7b --days 10
 == stdout ~
- days, but does not fit in memory
+ days, but no number that is in time fits in memory
 the setup does not fit on these GPUs
