@@ -108,18 +108,6 @@ bool checkpoint_stops_early(const struct run *run)
            && run->impl != IMPL_TORCHTITAN;
 }
 
-/* Whether autograd saves anything as it runs; of its result, it has run by then. */
-static bool saves_any(const struct program *p, const struct op *op,
-                      bool *result)
-{
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(p, op, saved);
-    for (size_t i = 0; i < n; i++)
-        for (unsigned k = 0; k < op->n_out; k++)
-            *result = *result || saved[i] == op->out[k];
-    return n > 0;
-}
-
 uint32_t ops_run_again(const struct program *p, const struct block *b,
                        const struct run *run)
 {
@@ -129,7 +117,7 @@ uint32_t ops_run_again(const struct program *p, const struct block *b,
     for (uint32_t end = b->op_count; end > 0; end--) {
         const struct op *op = &p->op[b->op_first + end - 1];
         bool result = false;
-        if (!op->outside && saves_any(p, op, &result))
+        if (!op->outside && op_saves_any(p, op, &result))
             return result ? end : end - 1;
     }
     return b->op_count;

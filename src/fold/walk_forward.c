@@ -96,18 +96,6 @@ static void forward_op(struct walk *w, const struct op *op,
         walk_let_go(w, k);
 }
 
-/* Whether the operation hands autograd anything to save; of its results, it has
- * run by then. */
-static bool saves_any(const struct walk *w, const struct op *op, bool *result)
-{
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(w->p, op, saved);
-    for (size_t i = 0; i < n; i++)
-        for (unsigned k = 0; k < op->n_out; k++)
-            *result = *result || saved[i] == op->out[k];
-    return n > 0;
-}
-
 static bool makes_kept(struct walk *w, const struct op *op)
 {
     for (unsigned k = 0; k < op->n_out; k++) {
@@ -134,7 +122,7 @@ static uint32_t ops_run(struct walk *w)
             end--;
             continue;
         }
-        const bool saves = saves_any(w, op, &result);
+        const bool saves = op_saves_any(w->p, op, &result);
         if (result || makes_kept(w, op))
             return end;
         end--;

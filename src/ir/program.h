@@ -425,6 +425,9 @@ size_t op_saves(const struct program *p, const struct op *op,
  * makes. */
 size_t op_saves_operands(const struct program *p, const struct op *op,
                          uint8_t at[SAVED_MAX]);
+/* Whether it keeps anything, and whether that is a *result, which is there only
+ * once it has run. */
+bool op_saves_any(const struct program *p, const struct op *op, bool *result);
 /* Whether operations of a kind ever save anything. */
 static inline bool op_kind_saves(enum op_kind kind)
 {

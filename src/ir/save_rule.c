@@ -235,6 +235,17 @@ size_t op_saves(const struct program *p, const struct op *op,
     return n;
 }
 
+bool op_saves_any(const struct program *p, const struct op *op, bool *result)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(p, op, saved);
+    *result = false;
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < op->n_out; k++)
+            *result = *result || saved[i] == op->out[k];
+    return n > 0;
+}
+
 /* ---- names ---- */
 
 #define OP(id, name, keeps) { name, keeps },

@@ -51,11 +51,6 @@ static void order_ranks(struct builder *b, tensor_id y, bool scatters,
         op->back_bytes = back;
 }
 
-static bool in_shards(const struct builder *b)
-{
-    return b->run->sequence_parallel && b->run->tp > 1;
-}
-
 /* torchao's Float8ColwiseParallel and Float8RowwiseParallel cast before they
  * gather: what goes into a layer's linears, and the gradient of what comes out
  * (float8/float8_tensor_parallel.py); one scale a tensor alone can. */
@@ -67,7 +62,7 @@ static bool gathers_8_bits(const struct builder *b)
 static tensor_id gather(struct builder *b, tensor_id x, bool pipelined)
 {
     const struct shape whole = SHAPE(b->t, b->h);
-    if (!in_shards(b))
+    if (!build_has_sequence_shards(b))
         return x;
     const tensor_id y = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
     order_ranks(b, y, false, pipelined);
@@ -85,7 +80,7 @@ static tensor_id for_linears(struct builder *b, tensor_id x)
 
 static tensor_id gather_for_linears(struct builder *b, tensor_id x)
 {
-    if (!in_shards(b))
+    if (!build_has_sequence_shards(b))
         return for_linears(b, x);
     if (!gathers_8_bits(b))
         return gather(b, x, b->run->async_tp);
@@ -107,7 +102,7 @@ static tensor_id reduce(struct builder *b, tensor_id x, bool pipelined)
     const struct shape shard = SHAPE(b->tu, b->h);
     if (!b->run->sequence_parallel)
         return build_all_reduce(b, "reduce", x, COMM_TP);
-    if (!in_shards(b))
+    if (!build_has_sequence_shards(b))
         return x;
     const tensor_id y =
         build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
@@ -126,7 +121,8 @@ static void called_with(struct builder *b, tensor_id x)
 
 static tensor_id reduce_linear(struct builder *b, tensor_id x)
 {
-    b->p->tensor[x].grad_in_8_bits = in_shards(b) && gathers_8_bits(b);
+    b->p->tensor[x].grad_in_8_bits =
+        build_has_sequence_shards(b) && gathers_8_bits(b);
     return reduce(b, x, b->run->async_tp);
 }
 
@@ -144,7 +140,7 @@ static const struct op *scatter_before(const struct op *op)
  * did. */
 static void take_over_scattered(struct builder *b)
 {
-    if (!b->run->compile || !in_shards(b) || b->run->async_tp)
+    if (!b->run->compile || !build_has_sequence_shards(b) || b->run->async_tp)
         return;
     struct tensor *t = b->p->tensor;
     const struct op *late = scatter_before(&b->p->op[b->p->n_ops]);
@@ -307,7 +303,7 @@ static void whole_table_gradient(struct builder *b, tensor_id table,
                                  tensor_id x)
 {
     const struct tensor *t = tensor_of(b, table);
-    if (!in_shards(b) || !t->trainable)
+    if (!build_has_sequence_shards(b) || !t->trainable)
         return;
     b->p->op[b->p->n_ops - 1].back_bytes =
         build_product(b, t->bytes, b->run->tp)
