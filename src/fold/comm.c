@@ -141,8 +141,7 @@ static void data_parallel(struct comm_result *r, const struct run *run,
     const bool whole = sharding == SHARDING_TENSOR || sharding == SHARDING_ROWS;
     /* DeepSpeed's stage 2, and whoever gathers, reduce every micro-batch,
        FSDP not under no_sync */
-    const bool each = (whole && !run_reduces_last(run))
-                      || (run->engine == ENGINE_DEEPSPEED && run->zero == 2);
+    const bool each = (whole && !run_reduces_last(run)) || run_zero_is(run, 2);
     const double m = each ? (double)run->grad_accum : 1;
     if (sharding == SHARDING_NONE) {
         exchange(r, (struct exchange){ n->grads_key, n->grads, "all-reduce",

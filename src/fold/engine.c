@@ -12,11 +12,6 @@
 
 #include "base/banned.h"
 
-bool engine_is_fsdp(const struct run *run)
-{
-    return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
-}
-
 bool engine_drops_blocks(const struct run *run)
 {
     return engine_reduces_blocks(run) || run->optimizer_in_backward;
@@ -24,17 +19,7 @@ bool engine_drops_blocks(const struct run *run)
 
 bool engine_reduces_blocks(const struct run *run)
 {
-    return engine_is_fsdp(run) && run->zero != 0;
-}
-
-bool engine_zero_is(const struct run *run, uint64_t stage)
-{
-    return run->engine == ENGINE_DEEPSPEED && run->zero == stage;
-}
-
-bool engine_is_zero_1_or_2(const struct run *run)
-{
-    return engine_zero_is(run, 1) || engine_zero_is(run, 2);
+    return run_is_fsdp(run) && run->zero != 0;
 }
 
 /* FSDP's CPUOffload and CPUOffloadPolicy: shards, gradients and optimizer live
@@ -42,20 +27,20 @@ bool engine_is_zero_1_or_2(const struct run *run)
  * flat_param_to; _runtime_utils.py, _offload_grad). */
 bool engine_shards_offloaded(const struct run *run)
 {
-    return engine_is_fsdp(run) && run->offload_params != OFFLOAD_NONE;
+    return run_is_fsdp(run) && run->offload_params != OFFLOAD_NONE;
 }
 
 /* ZeRO-3's offload_param: the 16-bit shards live on the CPU or on disk, of
  * frozen weights too. */
 bool engine_zero3_fetches(const struct run *run)
 {
-    return engine_zero_is(run, 3) && run->offload_params != OFFLOAD_NONE;
+    return run_zero_is(run, 3) && run->offload_params != OFFLOAD_NONE;
 }
 
 /* ... which one rank alone gathers, too (NoGatherHandle). */
 bool engine_zero3_gathers(const struct run *run)
 {
-    return engine_zero_is(run, 3)
+    return run_zero_is(run, 3)
            && (run->shard > 1 || run->mics || engine_zero3_fetches(run));
 }
 
@@ -84,7 +69,7 @@ static bool clears_grads_late(const struct run *run)
  * not, and the pipeline engine reduces after the last backward only. */
 static bool has_ipg_bucket(const struct run *run)
 {
-    return engine_is_zero_1_or_2(run) && !run_is_bf16_optimizer(run)
+    return run_is_zero_1_or_2(run) && !run_is_bf16_optimizer(run)
            && !run_pipelines(run);
 }
 
@@ -100,7 +85,7 @@ static bool has_ipg_buffer(const struct run *run)
  * grads_in_partition, ipg_buffer). */
 bool engine_makes_zero3_grads(const struct run *run)
 {
-    return engine_zero_is(run, 3) && run->zero3_lists;
+    return run_zero_is(run, 3) && run->zero3_lists;
 }
 
 /* Elements a flat buffer has on this rank: padded, cut evenly. */
@@ -146,12 +131,6 @@ bool engine_copies_back(const struct stage *s, uint32_t position)
     return fsdp_copies_back(s, position);
 }
 
-static bool is_megatron(const struct run *run)
-{
-    return run->engine == ENGINE_MEGATRON
-           || run->engine == ENGINE_MEGATRON_FSDP;
-}
-
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later)
 {
@@ -173,7 +152,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                 F("bytes", s->wgrad));
         return;
     }
-    if (is_megatron(run) || s->before[s->n].named != 0)
+    if (run_engine_is_megatron(run) || s->before[s->n].named != 0)
         megatron_forward(p, s, position);
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
@@ -184,15 +163,15 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
             F("P/N, tensor by tensor",
               engine_shards_come(run) ? s->sum.own_elems : 0),
             F("bytes per gradient", grad));
-    } else if (engine_zero_is(run, 3)) {
+    } else if (run_zero_is(run, 3)) {
         engine_zero3_partition(p, s);
-    } else if (engine_zero_is(run, 2)) {
+    } else if (run_zero_is(run, 2)) {
         engine_zero2_partition(p, s);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", put_less_lacking(p, s->wgrad)));
     }
-    if (engine_zero_is(run, 1) && has_ipg_buffer(run))
+    if (run_zero_is(run, 1) && has_ipg_buffer(run))
         zero_put_bucket(p, s);
 }
 
@@ -292,7 +271,7 @@ static void zero_backward(struct put *p, const struct stage *s,
     const struct run *run = s->run;
     const uint64_t arrived =
         s->before[s->n].elems - s->before[position + 1].elems;
-    if (engine_zero_is(run, 1) && has_ipg_buffer(run) && !bucket_fills(s, later)
+    if (run_zero_is(run, 1) && has_ipg_buffer(run) && !bucket_fills(s, later)
         && (later || engine_gradients_begun(s, position, later)))
         zero_put_bucket(p, s);
     if (bucket_fills(s, later))
@@ -379,7 +358,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     put_hooked(p, s, position);
     if (run->keep_outputs)
         loop_backward(p, s, position);
-    if (is_megatron(run) || s->before[s->n].named != 0)
+    if (run_engine_is_megatron(run) || s->before[s->n].named != 0)
         megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);
@@ -409,7 +388,7 @@ uint64_t engine_gradients(const struct stage *s)
         return 0;
     if (engine_reduces_blocks(run) || engine_makes_zero3_grads(run))
         return s->sum.own_elems * size;
-    if (engine_is_zero_1_or_2(run) && zero_fills_in(run, false))
+    if (run_is_zero_1_or_2(run) && zero_fills_in(run, false))
         return engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems)
                * size;
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP && !engine_drops_blocks(run))
@@ -480,7 +459,7 @@ static void zero_reduce(struct put *p, const struct stage *s)
         zero_reduce_rest(p, s);
         return;
     }
-    if (engine_zero_is(run, 1) && !run_pipelines(run)) {
+    if (run_zero_is(run, 1) && !run_pipelines(run)) {
         zero1_put(p, s);
         return;
     }
@@ -547,9 +526,8 @@ static void zero_norms(struct put *p, const struct stage *s)
         return;
     }
     PUT(p, TERM_CLIP_TMP, "a tensor in double precision for its norm",
-        F("elements", engine_zero_is(run, 3)
-                          ? div_up(largest, run->shard)
-                          : min_u64(largest, engine_share(s))),
+        F("elements", run_zero_is(run, 3) ? div_up(largest, run->shard)
+                                          : min_u64(largest, engine_share(s))),
         F("bytes", 8));
 }
 

@@ -16,11 +16,6 @@ static bool is_fsdp(const struct run *run)
     return run->engine == ENGINE_MEGATRON_FSDP;
 }
 
-static bool is_megatron(const struct run *run)
-{
-    return run->engine == ENGINE_MEGATRON || is_fsdp(run);
-}
-
 /* ---- between steps ---- */
 
 /* A router's product is Transformer Engine's in Megatron's own layers too, where
@@ -30,8 +25,8 @@ static bool is_megatron(const struct run *run)
 static bool has_te_products(const struct stage *s)
 {
     return s->run->impl == IMPL_MEGATRON
-           || (s->run->impl == IMPL_MEGATRON_LOCAL && is_megatron(s->run)
-               && s->sum.expert_bytes > 0);
+           || (s->run->impl == IMPL_MEGATRON_LOCAL
+               && run_engine_is_megatron(s->run) && s->sum.expert_bytes > 0);
 }
 
 /* One for plain products, and one a stream for grouped ones. */
@@ -68,7 +63,7 @@ void megatron_rest(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     if (has_te_products(s))
         rest_te_workspaces(p, s);
-    if (!is_megatron(run))
+    if (!run_engine_is_megatron(run))
         return;
     rest_dummies(p, s);
     graphs_rest(p, s);
@@ -87,7 +82,7 @@ void megatron_rest(struct put *p, const struct stage *s)
 static uint64_t hidden_bytes(const struct stage *s)
 {
     const uint32_t first = s->embed ? 1 : 0;
-    if (!is_megatron(s->run) || s->run->pp == 1 || first >= s->n)
+    if (!run_engine_is_megatron(s->run) || s->run->pp == 1 || first >= s->n)
         return 0;
     return s->walk[stage_block(s, first)].received;
 }
@@ -104,7 +99,8 @@ static uint64_t chunks_receiving(const struct stage *s)
 static void replayed(struct put *p, const struct stage *s, uint64_t flying)
 {
     const struct run *run = s->run;
-    if (!is_megatron(run) || !run->replay_batches || !(s->embed || s->head))
+    if (!run_engine_is_megatron(run) || !run->replay_batches
+        || !(s->embed || s->head))
         return;
     PUT(p, TERM_INPUTS, "earlier batches of the step, to be replayed",
         F("micro-batches", run->grad_accum - min_u64(run->grad_accum, flying)),

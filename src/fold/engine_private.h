@@ -24,11 +24,6 @@ struct sent {
 
 /* ---- engine.c ---- */
 
-/* Either version. */
-bool engine_is_fsdp(const struct run *run);
-/* DeepSpeed at this stage. */
-bool engine_zero_is(const struct run *run, uint64_t stage);
-bool engine_is_zero_1_or_2(const struct run *run);
 bool engine_shards_offloaded(const struct run *run);
 bool engine_zero3_fetches(const struct run *run);
 bool engine_zero3_gathers(const struct run *run);

@@ -114,7 +114,7 @@ static void rest_weights(struct put *p, const struct stage *s)
         put_frozen(p, s);
     }
     put_fp8(p, s);
-    if (engine_zero_is(run, 3))
+    if (run_zero_is(run, 3))
         PUT(p, TERM_GATHERED, "parameters below the persistence threshold",
             F("elements", s->sum.persistent_elems),
             F("bytes per weight", size));
@@ -165,7 +165,7 @@ static void put_moments(struct put *p, const struct run *run, const char *sym,
 static bool counts_on_gpu(const struct run *run)
 {
     return run->optimizer == OPT_ADAMW && run->optimizer_impl == OPTIMPL_FUSED
-           && (run->engine == ENGINE_DDP || engine_is_fsdp(run));
+           && (run->engine == ENGINE_DDP || run_is_fsdp(run));
 }
 
 static void rest_scalars(struct put *p, const struct stage *s)
@@ -226,12 +226,12 @@ static void rest_moments(struct put *p, const struct stage *s)
  * (_get_sub_optimizer_param_groups). */
 static void rest_stays(struct put *p, const struct stage *s)
 {
-    if (engine_zero_is(s->run, 3) || s->run->prec.param != DT_FP32)
+    if (run_zero_is(s->run, 3) || s->run->prec.param != DT_FP32)
         PUT(p, TERM_MASTER, "master weights that stay on the GPU",
             F("elements", s->stays), F("bytes", FP32));
     PUT(p, TERM_MOMENTS, "their moments", F("elements", s->stays),
         A("moments", 2), F("bytes", FP32));
-    if (engine_zero_is(s->run, 3) || s->run->prec.grad != DT_FP32)
+    if (run_zero_is(s->run, 3) || s->run->prec.grad != DT_FP32)
         PUT(p, TERM_GRAD_SHARDS, "their fp32 gradients",
             F("elements", s->stays), F("bytes", FP32));
 }
@@ -270,7 +270,7 @@ static void rest_grads(struct put *p, const struct stage *s)
     if (run_is_bf16_optimizer(run))
         PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
             F("P", s->sum.elems), F("bytes per gradient", FP32));
-    if (engine_zero_is(run, 3) && !engine_optimizer_offloaded(run)
+    if (run_zero_is(run, 3) && !engine_optimizer_offloaded(run)
         && !engine_makes_zero3_grads(run))
         PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
             F("P/N, tensor by tensor", s->sum.own_elems),
@@ -313,10 +313,10 @@ static void rest_buffers(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
             F("P", s->sum.elems),
             F("bytes per gradient", dtype_size(run->prec.grad)));
-    if (engine_zero_is(run, 3) && !engine_makes_zero3_grads(run)
+    if (run_zero_is(run, 3) && !engine_makes_zero3_grads(run)
         && !run_is_loose(run))
         put_permanent_bucket(p, s);
-    if (engine_is_zero_1_or_2(run) && engine_optimizer_offloaded(run))
+    if (run_is_zero_1_or_2(run) && engine_optimizer_offloaded(run))
         PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
             F("largest parameter", s->sum.largest_grad),
             F("bytes per gradient", dtype_size(run->prec.grad)));

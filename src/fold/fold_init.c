@@ -76,7 +76,7 @@ static unsigned modes_needed(const struct run *run)
         run->grad_accum > 1 || run_chunks(run) > 1 || schedule_is_dual(run);
     return 1u << engine_wgrad_mode(&s, false)
            | (later ? 1u << engine_wgrad_mode(&s, true) : 0)
-           | (schedule_splits(run) ? WALK_SPLIT : 0)
+           | (run_splits_backward(run) ? WALK_SPLIT : 0)
            | (schedule_keeps_graph(run) ? 1u << WGRAD_FREE : 0)
            | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);
 }
@@ -132,7 +132,7 @@ static bool chunks_room(struct memory_fold *f)
         f->lacking = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
         f->adding = ARENA_NEW(f->a, struct adding, SLOT_KINDS * chunks);
     }
-    return (!schedule_splits(f->run) || orders_room(f)) && !f->a->failed;
+    return (!run_splits_backward(f->run) || orders_room(f)) && !f->a->failed;
 }
 
 /* Where the chunks of all ranks begin, in the order of the layers. */

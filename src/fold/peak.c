@@ -87,7 +87,7 @@ static void zero3_bends(struct row *row, const struct stage *s)
 
 static void row_bends(struct row *row, const struct stage *s)
 {
-    if (s->run->engine == ENGINE_DEEPSPEED && s->run->zero == 3)
+    if (run_zero_is(s->run, 3))
         zero3_bends(row, s);
     if (s->run->engine != ENGINE_MEGATRON_FSDP)
         return;
@@ -284,9 +284,8 @@ static unsigned passes_of(const struct stage *s)
 static bool backward_repeats(const struct stage *s)
 {
     const struct run *run = s->run;
-    return run->engine == ENGINE_DEEPSPEED && run->zero == 3 && !s->loose
-           && s->others == NULL && s->in_flight <= 1
-           && run_second_parts(run) == 0
+    return run_zero_is(run, 3) && !s->loose && s->others == NULL
+           && s->in_flight <= 1 && run_second_parts(run) == 0
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 

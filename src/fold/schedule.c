@@ -6,26 +6,9 @@
 
 #include "base/banned.h"
 
-bool schedule_splits(const struct run *run)
-{
-    switch (run->schedule) {
-    case SCHED_ZB_H1:
-    case SCHED_ZB_V:
-    case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V:
-    case SCHED_ZB_INTERLEAVED: return run->pp > 1;
-    case SCHED_1F1B:
-    case SCHED_GPIPE:
-    case SCHED_INTERLEAVED:
-    case SCHED_NAIVE:
-    case SCHEDULE_COUNT: break;
-    }
-    return false;
-}
-
 bool schedule_keeps_graph(const struct run *run)
 {
-    return schedule_splits(run) && run_torch_pipelines(run);
+    return run_splits_backward(run) && run_torch_pipelines(run);
 }
 
 bool schedule_is_dual(const struct run *run)
@@ -35,7 +18,7 @@ bool schedule_is_dual(const struct run *run)
 
 bool schedule_walked(const struct run *run)
 {
-    return run->schedule == SCHED_INTERLEAVED || schedule_splits(run)
+    return run->schedule == SCHED_INTERLEAVED || run_splits_backward(run)
            || run->ep_overlap;
 }
 
@@ -62,7 +45,7 @@ uint64_t schedule_micros(const struct run *run)
 uint64_t schedule_room(const struct run *run, uint64_t micros)
 {
     enum { PASSES = 3 }; /* forward, and two of backward */
-    return schedule_splits(run) ? PASSES * run_chunks(run) * micros : 0;
+    return run_splits_backward(run) ? PASSES * run_chunks(run) * micros : 0;
 }
 
 /* Rounds of micro-batches go through the chunks, backward from the last: how far

@@ -34,8 +34,6 @@ typedef bool slot_fn(void *ctx, const struct slot *slot);
 
 /* Whether there are chunks, or backwards in two halves, to walk through. */
 bool schedule_walked(const struct run *run);
-/* ... backwards in two halves. */
-bool schedule_splits(const struct run *run);
 /* ... by keeping autograd's graph from one to the other: PyTorch's pipelines. */
 bool schedule_keeps_graph(const struct run *run);
 /* Where a stage is on two ranks, in opposite directions. */

@@ -505,7 +505,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .ledger = f->ledger,
                          .ends = f->ends,
                          .loose = run_is_loose(run),
-                         .splits = schedule_splits(run),
+                         .splits = run_splits_backward(run),
                          .graph = schedule_keeps_graph(run),
                          .chunks = 1 };
     s->pipes = run_pipelines(run) || run_torch_pipelines(run);
@@ -561,7 +561,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     fsdp_fullest_rank(s);
     fsdp_flat_loop(s);
     zero_layout(s);
-    if (run->engine == ENGINE_DEEPSPEED && run->zero == 3)
+    if (run_zero_is(run, 3))
         zero3_layout(s);
     megatron_stays(s);
     deferred_init(s);

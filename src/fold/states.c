@@ -37,16 +37,15 @@ bool run_shards_weights(const struct run *run)
 
 uint64_t run_second_parts(const struct run *run)
 {
-    const bool zero3 = run->engine == ENGINE_DEEPSPEED && run->zero == 3;
-    return zero3 && run->hpz_partition_size > 1
+    return run_zero_is(run, 3) && run->hpz_partition_size > 1
                ? run->shard / run->hpz_partition_size
                : 0;
 }
 
 enum dtype run_layer_dtype(const struct run *run)
 {
-    const bool fsdp = run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
-    return fsdp && !run->prec.autocast ? run->prec.compute : run->prec.param;
+    return run_is_fsdp(run) && !run->prec.autocast ? run->prec.compute
+                                                   : run->prec.param;
 }
 
 /* 8-bit moments in blocks with one fp32 constant each; small tensors stay in
@@ -115,8 +114,7 @@ static uint64_t moments_projected(const struct run *run, const struct tensor *t,
 static bool is_whole(const struct run *run, const struct tensor *t)
 {
     return run->lora_full != 0 && t->group != PG_ADAPTER
-           && (run->engine == ENGINE_DDP
-               || (run->engine == ENGINE_DEEPSPEED && run->zero == 0))
+           && (run->engine == ENGINE_DDP || run_zero_is(run, 0))
            && run->prec.master == DT_NONE && t->dtype != run->prec.param;
 }
 

@@ -20,11 +20,6 @@
 #define CPU_ADAM_S (8.2 / 11.6e9)
 #define CPU_TORCH_ADAM_S (56 / 11.6e9)
 
-static bool is_fsdp(const struct run *run)
-{
-    return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
-}
-
 /* ZeRO-3 moves whole sub-groups, and so more than the ratio. */
 static bool look_at_stage(struct beside_gpu *x, const struct program *p,
                           const struct run *run, struct arena *a)
@@ -50,12 +45,12 @@ bool time_beside_gpu(struct beside_gpu *x, const struct program *p,
                      const struct run *run, struct arena *a)
 {
     *x = (struct beside_gpu){ .share = 0 };
-    if (is_fsdp(run)) { /* gradients are where the shards are */
+    if (run_is_fsdp(run)) { /* gradients are where the shards are */
         x->share = run->offload_params != OFFLOAD_NONE ? 1 : 0;
         return true;
     }
     x->share = run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
-    const bool part = x->share > 0 && x->share < 1 && engine_zero_is(run, 3);
+    const bool part = x->share > 0 && x->share < 1 && run_zero_is(run, 3);
     return !(part || on_disk(run)) || look_at_stage(x, p, run, a);
 }
 
@@ -113,7 +108,7 @@ static void weights_come(struct time_result *out, const struct clock *c,
                               .beside = x->forward,
                               .times = (double)run->grad_accum };
     link_moves(out, c, pass);
-    if (is_fsdp(run) && !run->reshard)
+    if (run_is_fsdp(run) && !run->reshard)
         return;
     pass.name = "weights for backward";
     pass.beside = x->back;
@@ -191,7 +186,7 @@ static void weights_return(struct time_result *out, const struct clock *c,
 {
     const struct run *run = c->run;
     const double moved = x->own_elems * x->there->share;
-    if (is_fsdp(run) || run->offload_params != OFFLOAD_NONE)
+    if (run_is_fsdp(run) || run->offload_params != OFFLOAD_NONE)
         return;
     const double size = run->engine == ENGINE_DEEPSPEED
                             ? (double)dtype_size(run->prec.param)

@@ -126,7 +126,7 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
         p.sends = first ? 0 : wait;
         p.time = at->input + (kind == SLOT_INPUT ? 0 : at->weight)
                  + (last ? 0 : held);
-        if (kind == SLOT_INPUT && !schedule_splits(s->x->run))
+        if (kind == SLOT_INPUT && !run_splits_backward(s->x->run))
             p.time += at->weight - (last ? s->x->deferred_s : 0);
         break;
     case SLOT_WEIGHT:
@@ -566,8 +566,8 @@ double pipe_run(struct pipe_run *out, const struct pipe *x, uint64_t micros,
                             .joins =
                                 dual || x->run->schedule == SCHED_DUALPIPE_V };
     if (!simulation_init(&s, a)
-        || !(schedule_splits(x->run) ? start_singing(&s, a)
-                                     : merge_ranks(&s, a)))
+        || !(run_splits_backward(x->run) ? start_singing(&s, a)
+                                         : merge_ranks(&s, a)))
         return -1;
     *out = (struct pipe_run){ .micros = s.micros,
                               .round = s.round,

@@ -661,7 +661,7 @@ bool tracer_init(struct tracer *r)
     r->length_a = r->a;
     tracer_ring(r);
     r->regions = run_regions(run);
-    if (schedule_splits(run))
+    if (run_splits_backward(run))
         r->steps = ARENA_ROOM(r->a, struct step,
                               (size_t)schedule_room(run, schedule_micros(run)));
     return !r->a->failed && tracer_room(r) && levels_init(r);

@@ -43,9 +43,7 @@ static unsigned temporaries(enum optimizer o)
  * update, while the last one's has its name (scalar_optimizers/base.py, lion.py). */
 static bool is_compiled(const struct run *run)
 {
-    return run->optimizer == OPT_LION
-           && (run->engine == ENGINE_MEGATRON
-               || run->engine == ENGINE_MEGATRON_FSDP);
+    return run->optimizer == OPT_LION && run_engine_is_megatron(run);
 }
 
 /* `denom`, `std`, `avg` of torch/optim name the last tensor's until they name

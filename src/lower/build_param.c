@@ -71,10 +71,10 @@ static bool could_train(const struct builder *b, const struct param *q)
 enum dtype build_adapter_dtype(const struct builder *b)
 {
     const struct run *r = b->run;
-    const bool fsdp = r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
     const bool policy =
         r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED;
-    return fsdp && r->zero != 0 && policy ? b->compute : r->lora_dtype;
+    return run_is_fsdp(r) && r->zero != 0 && policy ? b->compute
+                                                    : r->lora_dtype;
 }
 
 bool build_is_packed(const struct builder *b, enum param_group group)

@@ -125,8 +125,7 @@ static void say_beyond_peak(struct memplan_report *r)
 /* torch/optim/_muon.py: "Muon only supports 2D parameters". */
 static void say_muon(struct memplan_report *r)
 {
-    if (r->run.optimizer != OPT_MUON || r->run.engine == ENGINE_MEGATRON
-        || r->run.engine == ENGINE_MEGATRON_FSDP)
+    if (r->run.optimizer != OPT_MUON || run_engine_is_megatron(&r->run))
         return;
     for (uint32_t i = 0; i < r->program.n_tensors; i++) {
         const struct tensor *t = &r->program.tensor[i];

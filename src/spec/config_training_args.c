@@ -516,15 +516,10 @@ static const struct config_row rows[] = {
 
 /* ---- and back ---- */
 
-static bool is_fsdp(const struct run *r)
-{
-    return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
-}
-
 /* FSDP has checkpoints of its own, which never are reentrant. */
 static bool is_own_checkpoint(const struct run *r)
 {
-    return is_fsdp(r)
+    return run_is_fsdp(r)
            && !(r->given[KEY_RECOMPUTE_REENTRANT] && r->recompute_reentrant);
 }
 
@@ -587,7 +582,7 @@ static void apart(struct emit *e, const struct run *r)
         emit_bool(e, "activation_offloading", true);
     if (r->given[KEY_DDP_BUCKET])
         emit_count(e, "ddp_bucket_cap_mb", r->ddp_bucket_bytes >> 20);
-    if (is_fsdp(r))
+    if (run_is_fsdp(r))
         put_fsdp(e, r);
     if (r->engine == ENGINE_DEEPSPEED)
         put_deepspeed(e);

@@ -121,11 +121,6 @@ const char *resolve_text(const struct run *r, enum setup_key key,
     return setup_value_text(&r->setup, key, buf, RESOLVE_TEXT_MAX);
 }
 
-bool resolve_is_fsdp(const struct run *r)
-{
-    return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
-}
-
 bool resolve_is_megatron(const struct run *r)
 {
     return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
@@ -375,9 +370,7 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_MOMENTUM: /* LitGPT says nothing, so that PyTorch chooses */
         return run_is_litgpt(r) ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
     case OPT_LION: /* of Emerging Optimizers, in Megatron Core */
-        return r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
-                   ? OPTIMPL_LOOP
-                   : OPTIMPL_FUSED;
+        return run_engine_is_megatron(r) ? OPTIMPL_LOOP : OPTIMPL_FUSED;
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:

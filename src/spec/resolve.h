@@ -60,7 +60,6 @@ const char *resolve_text(const struct run *r, enum setup_key key,
 /* Hint "use 1, 2, 4 or 8": the divisors of n > 0, the small ones if many. */
 COLD void resolve_hint_divisors(memplan_error *e, uint64_t n);
 
-bool resolve_is_fsdp(const struct run *r);     /* either version */
 bool resolve_is_megatron(const struct run *r); /* its layer code */
 
 /* ---- resolve_precision.c ---- */

@@ -302,8 +302,7 @@ static void resolve_full(struct run *r, const struct spec *spec)
  */
 static enum kbit_cast kbit_cast(const struct run *r)
 {
-    const bool sharded =
-        r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
+    const bool sharded = run_is_fsdp(r) || r->zero == 3;
     const bool none = r->base_dtype == DT_INT4 || sharded
                       || r->lora_dtype != DT_FP32 || r->impl == IMPL_TORCHTUNE;
     return none ? KBIT_CAST_NONE : KBIT_CAST_ALL;
@@ -483,7 +482,7 @@ static void refuse(struct diag *d, const struct run *r, const char *what,
 /* Where another method than LoRA lies over a model. */
 static void check_where(const struct run *r, struct diag *d)
 {
-    const bool sharded = r->zero == 3 || (resolve_is_fsdp(r) && r->zero != 0);
+    const bool sharded = r->zero == 3 || (run_is_fsdp(r) && r->zero != 0);
     if (run_is_litgpt(r))
         refuse(d, r, "with LitGPT's layers",
                r->means_litgpt ? "use --loss standard"
@@ -497,8 +496,8 @@ static void check_where(const struct run *r, struct diag *d)
         refuse(d, r, "with tp, cp or pp", "use --tp 1, --cp 1 and --pp 1");
     else if (sharded)
         refuse(d, r, "over sharded weights",
-               resolve_is_fsdp(r) ? "use --framework deepspeed --zero 2, or hf"
-                                  : "use --zero 2, 1 or 0");
+               run_is_fsdp(r) ? "use --framework deepspeed --zero 2, or hf"
+                              : "use --zero 2, 1 or 0");
 }
 
 static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)

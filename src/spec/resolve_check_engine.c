@@ -40,7 +40,7 @@ static void check_zero_0_of_fsdp(const struct run *r, struct diag *d)
 /* Stage 2 is the word for weights that stay whole. */
 static void check_reshard(const struct run *r, struct diag *d)
 {
-    if (!r->reshard || r->zero != 2 || !resolve_is_fsdp(r))
+    if (!r->reshard || r->zero != 2 || !run_is_fsdp(r))
         return;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_CONFLICT, KEY_RESHARD_AFTER_FORWARD,
@@ -215,7 +215,7 @@ static void check_param_buffer(const struct run *r, const struct spec *s,
  * offload_ratio_check). */
 static void check_ratio(const struct run *r, struct diag *d)
 {
-    const bool zero_3 = r->engine == ENGINE_DEEPSPEED && r->zero == 3;
+    const bool zero_3 = run_zero_is(r, 3);
     memplan_error *e = NULL;
     if (!(r->offload_ratio < 1) || r->offload_optimizer == OFFLOAD_NONE)
         return;
@@ -362,7 +362,7 @@ void resolve_check_offload(const struct run *r, const struct spec *s,
     }
     check_ratio(r, d);
     check_fp32_states(r, d);
-    if (resolve_is_fsdp(r)) {
+    if (run_is_fsdp(r)) {
         check_fsdp_offload(r, d);
     } else if (r->engine == ENGINE_DEEPSPEED) {
         check_deepspeed_offload(r, s, d);
@@ -478,9 +478,8 @@ static bool has_own_grad_dtype(const struct run *r)
 {
     if (r->framework == FW_MEGATRON_DEEPSPEED && r->zero >= 2)
         return false;
-    return (r->zero == 1 && r->prec.param == DT_BF16 && r->prec.grad == DT_FP32
-            && r->offload_optimizer == OFFLOAD_NONE)
-           || r->zero == 3 || run_is_bf16_pipeline(r) || run_sums_in_fp32(r);
+    return run_is_bf16_optimizer(r) || r->zero == 3 || run_is_bf16_pipeline(r)
+           || run_sums_in_fp32(r);
 }
 
 /* The stages that would have it, as a hint: "leave it out, or use --zero 3". */
@@ -584,8 +583,7 @@ static void check_zero3_lists(const struct run *r, struct diag *d)
 {
     if (!r->given[KEY_ZERO3_LISTS] || !r->setup.v[KEY_ZERO3_LISTS].n)
         return;
-    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3
-        && r->impl == IMPL_MEGATRON_LOCAL)
+    if (run_zero_is(r, 3) && r->impl == IMPL_MEGATRON_LOCAL)
         return;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO3_LISTS,
@@ -598,7 +596,7 @@ static void check_zero3_lists(const struct run *r, struct diag *d)
 
 static void check_master_dtype(const struct run *r, struct diag *d)
 {
-    if (!r->given[KEY_MASTER_DTYPE] || !resolve_is_fsdp(r)
+    if (!r->given[KEY_MASTER_DTYPE] || !run_is_fsdp(r)
         || !is_float(r->prec.master))
         return; /* none, or the shards themselves */
     char buf[RESOLVE_TEXT_MAX];
@@ -650,9 +648,7 @@ void resolve_check_precision(const struct run *r, struct diag *d)
     check_master_dtype(r, d);
     resolve_check_peak(r, d);
 
-    if (r->prec.autocast
-        && (r->engine == ENGINE_MEGATRON
-            || r->engine == ENGINE_MEGATRON_FSDP)) {
+    if (r->prec.autocast && run_engine_is_megatron(r)) {
         const bool named =
             r->precision == PREC_BF16_AMP || r->precision == PREC_FP16_AMP;
         memplan_error *e = setup_error(

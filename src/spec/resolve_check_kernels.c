@@ -318,11 +318,9 @@ static void check_every(const struct run *r, struct diag *d)
  * each rank has its part from the start (transformer_config.py). */
 static void check_distributed(const struct run *r, struct diag *d)
 {
-    const bool megatron =
-        r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
     if (!r->distributes_saved)
         return;
-    if (!megatron)
+    if (!resolve_is_megatron(r))
         resolve_pointless(d, KEY_DISTRIBUTE_SAVED_ACTIVATIONS,
                           "Megatron's layers", "add --framework megatron");
     else if (r->recompute != RECOMP_FULL)

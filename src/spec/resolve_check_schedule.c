@@ -17,8 +17,7 @@
 static void check_framework(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
-    const bool megatron =
-        r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
+    const bool megatron = resolve_is_megatron(r);
     const bool loops = r->schedule == SCHED_ZB_INTERLEAVED;
     if (megatron && r->engine == ENGINE_MEGATRON && !loops)
         return;
@@ -233,23 +232,6 @@ static void check_spread(const struct run *r, struct diag *d)
     diag_hint(e, "use --gpus %" PRIu64 ", or --pp %" PRIu64, r->pp, r->gpus);
 }
 
-static bool splits_backward(const struct run *r)
-{
-    switch (r->schedule) {
-    case SCHED_ZB_H1:
-    case SCHED_ZB_V:
-    case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V:
-    case SCHED_ZB_INTERLEAVED: return r->pp > 1;
-    case SCHED_1F1B:
-    case SCHED_GPIPE:
-    case SCHED_INTERLEAVED:
-    case SCHED_NAIVE:
-    case SCHEDULE_COUNT: break;
-    }
-    return false;
-}
-
 /* Buffers for the head's gradients are GPTModel's (core/models/gpt/gpt_model.py);
  * core/model_parallel_config.py asks for stages and for fused gradients. Each of
  * Megatron's own products looks for such buffers and fails, and Transformer
@@ -318,7 +300,7 @@ void resolve_check_schedule(const struct run *r, const struct spec *s,
         check_sync(r, d);
     if (r->deferred_wgrads > 0)
         check_deferred(r, s, d);
-    if (!splits_backward(r))
+    if (!run_splits_backward(r))
         return;
     check_framework(r, d);
     if (run_torch_pipelines(r) && (run_folds(r) || run_loops(r)))

@@ -58,8 +58,7 @@ static enum attention_kernel default_kernel(const struct run *r)
  * file is such a function as well. */
 static bool default_reentrant(const struct run *r)
 {
-    return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL
-           || r->impl == IMPL_PAPER
+    return run_is_megatron(r)
            || (r->given[KEY_OFFLOAD_ACTIVATIONS]
                && r->setup.v[KEY_OFFLOAD_ACTIVATIONS].n == OFFLOAD_NVME);
 }
@@ -435,7 +434,7 @@ static void resolve_offload(struct run *r)
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);
     r->offload_optimizer = (enum offload)resolve_count(
         r, KEY_OFFLOAD_OPTIMIZER,
-        resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
+        run_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
     r->offload_ratio = resolve_real(r, KEY_OFFLOAD_RATIO, 1);
     r->away_layers = resolve_count(r, KEY_CPU_OFFLOADING_NUM_LAYERS, 0);
     r->offload_modules = resolve_count(r, KEY_OFFLOAD_MODULES, 0);
@@ -462,9 +461,8 @@ static void resolve_offload(struct run *r)
 /* Megatron-DeepSpeed came with such versions. */
 static bool resolve_old_zero3(const struct run *r)
 {
-    return r->engine == ENGINE_DEEPSPEED && r->zero == 3
-           && r->impl == IMPL_MEGATRON_LOCAL
-           && r->framework == FW_MEGATRON_DEEPSPEED;
+    return run_zero_is(r, 3) && r->impl == IMPL_MEGATRON_LOCAL
+           && run_is_old_deepspeed(r);
 }
 
 void resolve_buffers(struct run *r, const struct spec *spec)
@@ -507,12 +505,12 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->return_outputs =
         resolve_bool(r, KEY_RETURN_OUTPUTS, false) && run_torch_pipelines(r);
     r->keep_reduce_scatter = resolve_bool(r, KEY_KEEP_REDUCE_SCATTER, false)
-                             && run_torch_pipelines(r) && resolve_is_fsdp(r)
+                             && run_torch_pipelines(r) && run_is_fsdp(r)
                              && r->zero != 0 && r->grad_sync == SYNC_LAST;
     /* torchtitan's "default": not with stages (distributed/fsdp.py) */
-    r->reshard = resolve_bool(r, KEY_RESHARD_AFTER_FORWARD,
-                              resolve_is_fsdp(r) && r->zero == 3
-                                  && !run_torch_pipelines(r));
+    r->reshard =
+        resolve_bool(r, KEY_RESHARD_AFTER_FORWARD,
+                     run_is_fsdp(r) && r->zero == 3 && !run_torch_pipelines(r));
     /* accelerate launch, the Trainer (training_args.py) and Lightning; torch's
        own default, and that of Accelerate's plugin in a program, is false */
     r->use_orig_params =

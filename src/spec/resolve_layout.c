@@ -150,11 +150,6 @@ static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
 
 /* ---- states over ranks ---- */
 
-static bool is_zero_3(const struct run *r)
-{
-    return r->engine == ENGINE_DEEPSPEED && r->zero == 3;
-}
-
 /* Of ranks over which states are sharded, where a key says how many. */
 static bool check_degree(const struct run *r, enum setup_key key,
                          uint64_t ranks, struct diag *d)
@@ -163,7 +158,7 @@ static bool check_degree(const struct run *r, enum setup_key key,
     const char *name = setup_field(key)->key;
     memplan_error *e = NULL;
     if (!r->given[key] || n == 0
-        || (key == KEY_MICS_SHARD_SIZE && !is_zero_3(r)))
+        || (key == KEY_MICS_SHARD_SIZE && !run_zero_is(r, 3)))
         return true;
     if (r->zero == 0 && !run_is_bf16_pipeline(r)) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, key,
@@ -184,11 +179,11 @@ static bool check_degree(const struct run *r, enum setup_key key,
  * whichever key. */
 static void resolve_mics(struct run *r, uint64_t ranks)
 {
-    const uint64_t mics = is_zero_3(r) && r->given[KEY_MICS_SHARD_SIZE]
+    const uint64_t mics = run_zero_is(r, 3) && r->given[KEY_MICS_SHARD_SIZE]
                               ? r->setup.v[KEY_MICS_SHARD_SIZE].n
                               : 0;
     r->shard = resolve_count(r, KEY_SHARD_DEGREE, mics != 0 ? mics : ranks);
-    r->mics = mics != 0 || (is_zero_3(r) && r->shard < ranks);
+    r->mics = mics != 0 || (run_zero_is(r, 3) && r->shard < ranks);
     if (r->mics && mics == 0)
         r->setup.v[KEY_MICS_SHARD_SIZE].n = r->shard;
 }
@@ -202,8 +197,7 @@ static void shard_experts(struct run *r, const struct spec *spec,
                           uint64_t instances, struct diag *d)
 {
     const uint64_t all = r->expert_shard;
-    const bool megatron =
-        r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP;
+    const bool megatron = run_engine_is_megatron(r);
     if (megatron && spec->experts != 0 && all % instances != 0) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,

@@ -65,12 +65,10 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
     now |= run_flattens(r) ? 0 : FLATTENS_NOT;
-    now |= resolve_is_fsdp(r) && r->zero != 0 && r->grad_accum > 1
-               ? 0
-               : NO_DEFERRED;
-    now |= run_overflows(r) ? 0 : NO_OVERFLOW;
     now |=
-        ds && (r->zero == 1 || r->zero == 2) && r->shard > 1 ? 0 : NO_PARTITION;
+        run_is_fsdp(r) && r->zero != 0 && r->grad_accum > 1 ? 0 : NO_DEFERRED;
+    now |= run_overflows(r) ? 0 : NO_OVERFLOW;
+    now |= run_is_zero_1_or_2(r) && r->shard > 1 ? 0 : NO_PARTITION;
     now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
     now |= r->impl == IMPL_MEGATRON_LOCAL && r->attention == ATTN_EAGER
                ? 0
@@ -78,7 +76,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->ep > 1 || spec->experts == 0 ? 0 : NO_EP; /* one note */
     now |= r->fast ? FAST : 0;
     now |= run_pipelines(r) ? 0 : NO_LIST_GATHER;
-    now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
+    now |= run_is_fsdp(r) ? 0 : NO_FSDP;
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
     now |= r->cp == 1 ? NO_CP : 0;
     now |= spec->experts == 0 ? NO_EXPERTS : 0;
@@ -209,8 +207,7 @@ static void say_moot(struct run *r, const struct spec *spec)
 /* ZeRO-1 and -2 without use_multi_rank_bucket_allreduce. */
 static bool leaves_sums(const struct run *r)
 {
-    return r->engine == ENGINE_DEEPSPEED && (r->zero == 1 || r->zero == 2)
-           && r->shard > 1 && !run_sums_whole(r);
+    return run_is_zero_1_or_2(r) && r->shard > 1 && !run_sums_whole(r);
 }
 
 static bool sums_in_layers(const struct run *r)
@@ -256,7 +253,7 @@ static void say_moot_parts(struct run *r)
         { KEY_RETURN_OUTPUTS, run_torch_pipelines(r),
           " but in torchtitan's pipelines" },
         { KEY_KEEP_REDUCE_SCATTER,
-          run_torch_pipelines(r) && resolve_is_fsdp(r) && r->zero != 0,
+          run_torch_pipelines(r) && run_is_fsdp(r) && r->zero != 0,
           " but in torchtitan's pipelines that FSDP shards" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },

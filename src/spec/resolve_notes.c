@@ -12,7 +12,7 @@
 
 static void say_engine(struct run *r)
 {
-    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3)
+    if (run_zero_is(r, 3))
         run_say(r, KEY_COUNT,
                 "the model is built sharded (zero.Init), else 2 bytes a "
                 "parameter more while it starts",
@@ -22,14 +22,14 @@ static void say_engine(struct run *r)
             r, KEY_ZERO_FLATTEN,
             "weights are flattened on the GPU, where they fit twice, "
             "as since February 2026 (--zero-flatten)");
-    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3 && r->offload_ratio < 1
+    if (run_zero_is(r, 3) && r->offload_ratio < 1
         && r->offload_optimizer == OFFLOAD_CPU)
         resolve_note(r, KEY_OFFLOAD_RATIO,
                      "offload_ratio %g moves whole sub-groups: of n, "
                      "int(%g n) stay on the GPU, none of one "
                      "(--sub-group-size)",
                      r->offload_ratio, 1 - r->offload_ratio);
-    if (!resolve_is_fsdp(r))
+    if (!run_is_fsdp(r))
         return;
     if (r->engine == ENGINE_FSDP && r->shard == 1)
         resolve_note(r, KEY_COUNT,

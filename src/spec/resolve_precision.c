@@ -63,10 +63,8 @@ static enum dtype default_moments(const struct run *r)
         r->engine == ENGINE_DEEPSPEED && r->offload_optimizer != OFFLOAD_NONE
         && (r->optimizer == OPT_ADAMW || r->optimizer == OPT_LION
             || r->optimizer == OPT_ADAGRAD);
-    const bool megatron =
-        r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP;
     enum dtype t = p->master == DT_NONE ? p->param : p->master;
-    if (stepped_on_cpu || (megatron && p->master != DT_NONE))
+    if (stepped_on_cpu || (run_engine_is_megatron(r) && p->master != DT_NONE))
         t = DT_FP32;
     return resolve_moments(r->optimizer, t);
 }
@@ -102,9 +100,8 @@ static void formats_elsewhere(struct run *r, struct precision_bytes *p)
     }
     resolve_count(r, KEY_PARAM_DTYPE, p->param);
     /* Megatron's arguments.py accumulates in fp32 whenever bf16 trains. */
-    bool fp32 =
-        (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP)
-        && p->master == DT_FP32 && p->param == DT_BF16;
+    bool fp32 = run_engine_is_megatron(r) && p->master == DT_FP32
+                && p->param == DT_BF16;
     p->grad = fp32 || run_is_bf16_pipeline(r) ? DT_FP32 : p->param;
     p->reduce = fp32 ? DT_FP32 : p->param;
 }
@@ -127,7 +124,7 @@ void resolve_precision(struct run *r, const struct spec *spec)
     p->master = f->master;
     p->autocast = f->autocast;
     p->fp8 = f->fp8;
-    if (resolve_is_fsdp(r))
+    if (run_is_fsdp(r))
         formats_of_fsdp(r, p);
     else
         formats_elsewhere(r, p);
@@ -136,11 +133,11 @@ void resolve_precision(struct run *r, const struct spec *spec)
     p->grad = resolve_dtype(r, KEY_GRAD_DTYPE, p->grad);
     /* DeepSpeed's communication type stays the model's (engine.py,
      * communication_data_type), FSDP's is a key of its own. */
-    if (grad_given && !resolve_is_fsdp(r) && r->engine != ENGINE_DEEPSPEED)
+    if (grad_given && !run_is_fsdp(r) && r->engine != ENGINE_DEEPSPEED)
         p->reduce = p->grad;
     p->reduce = resolve_dtype(r, KEY_REDUCE_DTYPE, p->reduce);
     p->master = resolve_dtype(r, KEY_MASTER_DTYPE, p->master);
-    if (resolve_is_fsdp(r) && p->master == p->param)
+    if (run_is_fsdp(r) && p->master == p->param)
         p->master = DT_NONE; /* the shards are it */
     p->optim = resolve_dtype(r, KEY_OPTIMIZER_DTYPE, default_moments(r));
     resolve_fp8(r);

@@ -127,8 +127,7 @@ void resolve_sequence(struct run *r, const struct spec *spec)
     }
     bool usual_sp =
         r->tp > 1 && !run_is_hf(r)
-        && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
-            || r->impl == IMPL_TORCHTITAN);
+        && (run_engine_is_megatron(r) || r->impl == IMPL_TORCHTITAN);
     const bool encodes = spec->bidirectional && resolve_is_megatron(r);
     r->sequence_parallel =
         resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp && !encodes);

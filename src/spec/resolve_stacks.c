@@ -443,7 +443,7 @@ static void check_wraps(const struct run *r, const struct spec *s,
 {
     char asked[WRAP_NAMES_TEXT], has[WRAP_NAMES_TEXT];
     const uint64_t wraps = r->setup.wraps;
-    if (!resolve_is_fsdp(r) || r->zero == 0 || wraps == 0)
+    if (!run_is_fsdp(r) || r->zero == 0 || wraps == 0)
         return;
     const uint64_t own = wrap_names_of(s);
     if (own == 0 || (wraps & ~own) == 0)

@@ -9,9 +9,21 @@
 
 #include "base/banned.h"
 
-static bool is_fsdp(const struct run *r)
+bool run_splits_backward(const struct run *run)
 {
-    return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
+    switch (run->schedule) {
+    case SCHED_ZB_H1:
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V:
+    case SCHED_ZB_INTERLEAVED: return run->pp > 1;
+    case SCHED_1F1B:
+    case SCHED_GPIPE:
+    case SCHED_INTERLEAVED:
+    case SCHED_NAIVE:
+    case SCHEDULE_COUNT: break;
+    }
+    return false;
 }
 
 bool run_spreads(const struct run *run)
@@ -66,19 +78,12 @@ bool run_torch_pipelines(const struct run *run)
 
 bool run_reduces_last(const struct run *run)
 {
-    return is_fsdp(run) && run->grad_sync == SYNC_LAST;
-}
-
-/* DeepSpeed's ZeRO-1 and -2 (stage_1_and_2.py). */
-static bool is_stage_1_or_2(const struct run *run)
-{
-    return run->engine == ENGINE_DEEPSPEED
-           && (run->zero == 1 || run->zero == 2);
+    return run_is_fsdp(run) && run->grad_sync == SYNC_LAST;
 }
 
 bool run_flattens(const struct run *run)
 {
-    return is_stage_1_or_2(run) && !run_pipelines(run);
+    return run_is_zero_1_or_2(run) && !run_pipelines(run);
 }
 
 bool run_has_8bit_moments(const struct run *run)
@@ -110,14 +115,13 @@ bool run_overflows(const struct run *run)
 
 bool run_gathers_in_8_bits(const struct run *run)
 {
-    return run->quantized_weights && run->engine == ENGINE_DEEPSPEED
-           && run->zero == 3 && run->shard > 1;
+    return run->quantized_weights && run_zero_is(run, 3) && run->shard > 1;
 }
 
 bool run_reduces_in_4_bits(const struct run *run)
 {
-    return run->quantized_gradients && run->engine == ENGINE_DEEPSPEED
-           && run->zero == 3 && run->shard > run->gpus_per_node;
+    return run->quantized_gradients && run_zero_is(run, 3)
+           && run->shard > run->gpus_per_node;
 }
 
 bool run_offloads(const struct run *run)
@@ -157,7 +161,7 @@ bool run_keeps_grads(const struct run *run)
 {
     return run->zeroes_grads
            && (run->engine == ENGINE_DDP
-               || (is_fsdp(run) && run->offload_params == OFFLOAD_NONE));
+               || (run_is_fsdp(run) && run->offload_params == OFFLOAD_NONE));
 }
 
 /* The flat gradient is let go when the root's forward finds that no parameter
@@ -199,7 +203,7 @@ static bool is_old_stage_1(const struct run *run)
 
 bool run_sums_tensors(const struct run *run)
 {
-    return is_stage_1_or_2(run) && !run_is_bf16_optimizer(run)
+    return run_is_zero_1_or_2(run) && !run_is_bf16_optimizer(run)
            && run->offload_optimizer == OFFLOAD_NONE
            && (!run->contiguous_gradients || is_old_stage_1(run));
 }
@@ -207,7 +211,7 @@ bool run_sums_tensors(const struct run *run)
 bool run_sums_whole(const struct run *run)
 {
     return run_is_bf16_optimizer(run) || run_sums_tensors(run)
-           || (is_stage_1_or_2(run) && run->multi_rank_sums);
+           || (run_is_zero_1_or_2(run) && run->multi_rank_sums);
 }
 
 bool run_reduces_beside(const struct run *run)

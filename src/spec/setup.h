@@ -876,6 +876,26 @@ bool run_pipelines(const struct run *run);
 /* torch.distributed.pipelining moves micro-batches from stage to stage. */
 bool run_torch_pipelines(const struct run *run);
 
+/* Either version. */
+static inline bool run_is_fsdp(const struct run *run)
+{
+    return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
+}
+/* Megatron's optimizer, with its buffers or with Megatron-FSDP. */
+static inline bool run_engine_is_megatron(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON
+           || run->engine == ENGINE_MEGATRON_FSDP;
+}
+/* DeepSpeed at this stage; 1 and 2 are one optimizer (stage_1_and_2.py). */
+static inline bool run_zero_is(const struct run *run, uint64_t stage)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->zero == stage;
+}
+static inline bool run_is_zero_1_or_2(const struct run *run)
+{
+    return run_zero_is(run, 1) || run_zero_is(run, 2);
+}
 /* FSDP reduces gradients of a step's last micro-batch alone. */
 bool run_reduces_last(const struct run *run);
 /* Pipeline ranks that hold each stage: DualPipe's two directions. */
@@ -898,6 +918,9 @@ static inline bool run_folds(const struct run *run)
            && (run->schedule == SCHED_ZB_V
                || run->schedule == SCHED_DUALPIPE_V);
 }
+/* Whether the schedule runs backwards in two halves: the inputs' gradients, and
+ * later the weights'. */
+bool run_splits_backward(const struct run *run);
 /* Chunks of a rank that one micro-batch goes through. */
 static inline uint64_t run_chunks(const struct run *run)
 {
@@ -1071,8 +1094,8 @@ static inline bool run_has_bridge_adapters(const struct run *run)
  * Megatron-DeepSpeed ran with added in 16 bits. */
 static inline bool run_sums_in_fp32(const struct run *run)
 {
-    return run->engine == ENGINE_DEEPSPEED && run->zero == 2
-           && run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
+    return run_zero_is(run, 2) && run->prec.grad == DT_FP32
+           && run->prec.param != DT_FP32
            && run->offload_optimizer == OFFLOAD_NONE && !run_adapts(run)
            && !run_is_old_deepspeed(run);
 }

@@ -81,7 +81,7 @@ static bool add_step(void *ctx, const struct slot *slot)
 static size_t list_steps(struct steps *to, const struct run *run, uint64_t rank)
 {
     to->n = 0;
-    if (schedule_splits(run)) {
+    if (run_splits_backward(run)) {
         assert_true(schedule_room(run, run->grad_accum) <= STEPS_MAX);
         return schedule_steps(to->v, run, rank, run->grad_accum);
     }
@@ -291,7 +291,7 @@ static void predicted(struct passes *p, const memplan_report *r,
     const unsigned modes =
         1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_UNPACKS | WALK_CHECKPOINT
         | WALK_EARLY
-        | (schedule_splits(&r->run) ? WALK_SPLIT | WALK_REMAKES : 0);
+        | (run_splits_backward(&r->run) ? WALK_SPLIT | WALK_REMAKES : 0);
     for (uint32_t b = 0; b < r->program.n_blocks; b++)
         walk_block(&f.walk[b], &r->program, &r->program.block[b],
                    run_regions(&r->run), modes, &f.scratch);

@@ -236,7 +236,7 @@ static void test_orders_in_short(void **state)
     for (int i = 0; i < TRIALS; i++) {
         struct pipe_pass at[PIPE_STAGES_MAX];
         struct run run = random_run();
-        if (!schedule_splits(&run))
+        if (!run_splits_backward(&run))
             continue;
         struct pipe x = { .run = &run };
         random_stages(&x, at);

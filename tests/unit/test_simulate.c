@@ -57,7 +57,7 @@ static void order_of(struct order *o, const memplan_report *r, uint64_t stage)
     *o = (struct order){ .most = 0 };
     struct step room[96];
     assert_true(schedule_room(&r->run, r->run.grad_accum) <= 96);
-    if (schedule_splits(&r->run))
+    if (run_splits_backward(&r->run))
         schedule_walk(&s, r->run.grad_accum, room, write_slot, o);
     else
         schedule_interleaved(&s, &r->run.grad_accum, write_slot, o);
