@@ -291,11 +291,24 @@ memplan_error *config_bad(struct config *c, const struct json *where,
     return e;
 }
 
+void config_keep_name(struct config *c, char *buf, size_t size,
+                      const struct json *where, struct str name)
+{
+    str_copy(buf, size, name);
+    if (name.n < size)
+        return;
+    buf[0] = '\0';
+    diag_hint(config_bad(c, where, MEMPLAN_E_RANGE,
+                         "a name of %zu bytes, where %zu can be read", name.n,
+                         size - 1),
+              "write a shorter one");
+}
+
 void config_goes_on(struct config *c, const struct json *where,
                     const char *dialect)
 {
-    str_format(c->s->pending, sizeof(c->s->pending), "%.*s", (int)where->text.n,
-               where->text.p);
+    config_keep_name(c, c->s->pending, sizeof(c->s->pending), where,
+                     where->text);
     c->s->pending_dialect = dialect;
 }
 

@@ -193,6 +193,10 @@ memplan_error *config_bad(struct config *c, const struct json *where,
 /* Ulysses over so many ranks, where there is such a number at that path. */
 void config_ulysses(struct config *c, const char *path);
 
+/* Keeps a name that `where` says, of which no part would do: one that has no
+ * room is reported, and buf is empty. */
+void config_keep_name(struct config *c, char *buf, size_t size,
+                      const struct json *where, struct str name);
 /* `where` names a file of that dialect, to be read next; it has the last word
  * (pending_keeps: but for GPUs, batches and clipping). */
 void config_goes_on(struct config *c, const struct json *where,

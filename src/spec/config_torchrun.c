@@ -430,11 +430,9 @@ static void name_hosts(struct config *c, size_t notes)
                        "--hostfile FILE");
         return;
     }
-    str_format(of->file, sizeof(of->file), "%.*s", (int)first_word(file).n,
-               first_word(file).p);
+    config_keep_name(c, of->file, sizeof(of->file), file, first_word(file));
     if (some != NULL)
-        str_format(of->some, sizeof(of->some), "%.*s", (int)first_word(some).n,
-                   first_word(some).p);
+        config_keep_name(c, of->some, sizeof(of->some), some, first_word(some));
     of->excludes = in == NULL;
     of->note_first = notes;
     of->note_end = c->s->notes;

@@ -412,6 +412,8 @@ union setup_value {
 enum { IMAGE_RANK = 3 };
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
 enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
+/* Room for a file's path, and for hosts of a line. */
+enum { SETUP_PATH_TEXT = 1024, SETUP_HOSTS_TEXT = 4096 };
 enum { SETUP_FILES_MAX = 4, SETUP_FILE_TEXT = 80 };
 enum { LENGTHS_MAX = 64 };
 enum { LAYER_WORDS = SETUP_LIST_MAX / 64 };
@@ -510,13 +512,13 @@ struct setup {
     /* A hostfile that a line names, to be read after the other one, and what
      * the line takes of it. */
     struct setup_hosts {
-        char file[SETUP_NOTE_TEXT];
-        char some[SETUP_NOTE_TEXT];  /* "worker-0@worker-1:0,2": these, or */
+        char file[SETUP_PATH_TEXT];
+        char some[SETUP_HOSTS_TEXT]; /* "worker-0@worker-1:0,2": these, or */
         bool excludes;               /* ... all but these */
         uint32_t nodes, gpus;        /* the first ones; of each; 0: all */
         size_t note_first, note_end; /* said for want of it */
     } hosts;
-    char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
+    char pending[SETUP_PATH_TEXT]; /* a file that the one read goes on in */
     const char *pending_dialect;   /* static */
     /* What TrainingArguments say, which a DeepSpeed file has to agree with. */
     struct setup_trainer {
