@@ -133,9 +133,12 @@ enum cli_exit input_setup(struct cli *cli, memplan_setup **out);
 enum cli_exit input_calibration(struct cli *cli, memplan_setup *setup,
                                 memplan_score *score);
 /* Reads a file that must be there, or standard input for "-". `text` is
- * malloc()ed. */
+ * malloc()ed, or NULL. */
 enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
                          const char *path);
+/* What the library made of it: reports what is wrong, and frees the text. */
+enum cli_exit input_parsed(struct cli *cli, memplan_status status,
+                           const struct source *source, char *text);
 
 /* ---- one function a command ---- */
 

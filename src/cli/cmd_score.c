@@ -11,15 +11,12 @@ static enum cli_exit score_file(struct cli *cli, memplan_score *score,
 {
     struct source source = { 0 };
     char *text = NULL;
-    enum cli_exit r = input_file(cli, &source, &text, path);
-    if (r == CLI_OK) {
-        memplan_status status = memplan_score_parse(
-            score, source.text, source.len, cli_errors(cli));
-        if (status != MEMPLAN_OK)
-            r = message_library(cli, status, CLI_SPEC, &source);
-    }
-    free(text);
-    return r;
+    const enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r != CLI_OK)
+        return r;
+    const memplan_status status =
+        memplan_score_parse(score, source.text, source.len, cli_errors(cli));
+    return input_parsed(cli, status, &source, text);
 }
 
 static enum cli_exit score_files(struct cli *cli, memplan_score *score)

@@ -49,6 +49,16 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
     return input_failed(cli, r, path, why); /* `why` is known by now */
 }
 
+enum cli_exit input_parsed(struct cli *cli, memplan_status status,
+                           const struct source *source, char *text)
+{
+    const enum cli_exit r =
+        status == MEMPLAN_OK ? CLI_OK
+                             : message_library(cli, status, CLI_SPEC, source);
+    free(text);
+    return r;
+}
+
 /* False for ".", "..", "/", which say nothing. */
 static bool is_telling(const char *name, size_t n)
 {
@@ -311,15 +321,12 @@ static enum cli_exit setup_file(struct cli *cli, memplan_setup *setup,
 {
     struct source source = { 0 };
     char *text = NULL;
-    enum cli_exit r = input_file(cli, &source, &text, path);
-    if (r == CLI_OK) {
-        memplan_status status = memplan_setup_parse(
-            setup, source.text, source.len, cli_errors(cli));
-        if (status != MEMPLAN_OK)
-            r = message_library(cli, status, CLI_SPEC, &source);
-    }
-    free(text);
-    return r;
+    const enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r != CLI_OK)
+        return r;
+    const memplan_status status =
+        memplan_setup_parse(setup, source.text, source.len, cli_errors(cli));
+    return input_parsed(cli, status, &source, text);
 }
 
 static enum cli_exit setup_option(struct cli *cli, memplan_setup *setup,
@@ -343,15 +350,12 @@ static enum cli_exit prices_file(struct cli *cli, memplan_setup *setup,
 {
     struct source source = { 0 };
     char *text = NULL;
-    enum cli_exit r = input_file(cli, &source, &text, path);
-    if (r == CLI_OK) {
-        memplan_status status = memplan_setup_prices(
-            setup, source.text, source.len, cli_errors(cli));
-        if (status != MEMPLAN_OK)
-            r = message_library(cli, status, CLI_SPEC, &source);
-    }
-    free(text);
-    return r;
+    const enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r != CLI_OK)
+        return r;
+    const memplan_status status =
+        memplan_setup_prices(setup, source.text, source.len, cli_errors(cli));
+    return input_parsed(cli, status, &source, text);
 }
 
 /* A configuration of another program. What it goes on in is named as seen from
@@ -361,16 +365,12 @@ static enum cli_exit config_file(struct cli *cli, memplan_setup *setup,
 {
     struct source source = { 0 };
     char *text = NULL;
-    enum cli_exit r = input_file(cli, &source, &text, path);
-    if (r == CLI_OK) {
-        memplan_status status =
-            memplan_setup_import(setup, dialect, source.text, source.len,
-                                 source.name, cli_errors(cli));
-        if (status != MEMPLAN_OK)
-            r = message_library(cli, status, CLI_SPEC, &source);
-    }
-    free(text);
-    return r;
+    const enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r != CLI_OK)
+        return r;
+    const memplan_status status = memplan_setup_import(
+        setup, dialect, source.text, source.len, source.name, cli_errors(cli));
+    return input_parsed(cli, status, &source, text);
 }
 
 enum { FILES_DEEP = 4 }; /* files that name files, before it is a circle */
@@ -469,18 +469,15 @@ static enum cli_exit calibration_file(struct cli *cli, const char *path,
 {
     struct source source = { 0 };
     char *text = NULL;
-    enum cli_exit r = input_file(cli, &source, &text, path);
-    if (r == CLI_OK) {
-        memplan_status status =
-            setup ? memplan_setup_calibrate(setup, source.text, source.len,
-                                            source.name, cli_errors(cli))
-                  : memplan_score_calibrate(score, source.text, source.len,
-                                            source.name, cli_errors(cli));
-        if (status != MEMPLAN_OK)
-            r = message_library(cli, status, CLI_SPEC, &source);
-    }
-    free(text);
-    return r;
+    const enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r != CLI_OK)
+        return r;
+    const memplan_status status =
+        setup ? memplan_setup_calibrate(setup, source.text, source.len,
+                                        source.name, cli_errors(cli))
+              : memplan_score_calibrate(score, source.text, source.len,
+                                        source.name, cli_errors(cli));
+    return input_parsed(cli, status, &source, text);
 }
 
 enum cli_exit input_calibration(struct cli *cli, memplan_setup *setup,
