@@ -12,9 +12,11 @@
  *
  * Threads: the library has no global state, prints nothing and never exits.
  * Distinct objects may be used from distinct threads at the same time; one
- * object may be read by many threads, and written by one at a time. The _parse
- * functions are the exception: the JSON library beneath them keeps a global, so
- * calls of them must not overlap.
+ * object may be read by many threads, and written by one at a time. Functions
+ * that read JSON are the exception: the library beneath them keeps a global, so
+ * calls of them must not overlap. These are _parse and _parse_as, _prices,
+ * _import and _calibrate, and of the catalogue, whose models are JSON,
+ * memplan_model_builtin and memplan_models_write.
  *
  * A worked example (tests/package/example.c is compiled and run by the tests):
  *
