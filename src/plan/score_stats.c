@@ -191,20 +191,31 @@ static struct score_group *make_group(struct arena *a,
     return g;
 }
 
-/* Rows that were predicted and, where one number is asked for, can give it. */
+/* Predicted and, where one number is asked for, able to give it. */
+static bool is_asked_for(const struct score_row *r, enum score_by by)
+{
+    if (by == BY_NOTHING)
+        return score_has_error(r) && r->needs[0] == '\0';
+    return by != BY_KIND || r->needs[0] == '\0';
+}
+
+/* Rows to group; `memory`: only those of memory that need nothing, their metrics
+ * together. */
 static bool collect(struct score_list *out, struct arena *a,
-                    const memplan_score *score, enum score_by by)
+                    const memplan_score *score, enum score_by by, bool memory)
 {
     struct member *m = ARENA_NEW(a, struct member, score->n_rows);
     size_t index = 0;
     if (!m || !score_list_new(out, a, score->n_rows))
         return false;
     for (const struct score_row *r = score->first; r; r = r->next, index++) {
-        const bool plain = score_has_error(r) && r->needs[0] == '\0';
-        if (r->reason || (by == BY_NOTHING && !plain)
-            || (by == BY_KIND && r->needs[0] != '\0'))
+        const bool in = memory ? r->kind == SCORE_MEMORY && r->needs[0] == '\0'
+                               : is_asked_for(r, by);
+        if (r->reason || !in)
             continue;
         put_member(&m[out->n], r, by);
+        if (memory)
+            m[out->n].metric = METRIC_COUNT;
         m[out->n].index = index;
         out->item[out->n] = &m[out->n];
         out->n++;
@@ -231,27 +242,8 @@ bool score_group(struct score_list *out, struct arena *a,
                  const memplan_score *score, enum score_by by)
 {
     struct score_list members;
-    return collect(&members, a, score, by) && make_groups(out, a, &members, by);
-}
-
-/* Of these only the memory rows that need nothing, their metrics together. */
-static bool collect_memory(struct score_list *out, struct arena *a,
-                           const memplan_score *score, enum score_by by)
-{
-    struct member *m = ARENA_NEW(a, struct member, score->n_rows);
-    size_t index = 0;
-    if (!m || !score_list_new(out, a, score->n_rows))
-        return false;
-    for (const struct score_row *r = score->first; r; r = r->next, index++) {
-        if (r->reason || r->kind != SCORE_MEMORY || r->needs[0] != '\0')
-            continue;
-        put_member(&m[out->n], r, by);
-        m[out->n].metric = METRIC_COUNT;
-        m[out->n].index = index;
-        out->item[out->n] = &m[out->n];
-        out->n++;
-    }
-    return true;
+    return collect(&members, a, score, by, false)
+           && make_groups(out, a, &members, by);
 }
 
 /* One list, the keys one after the other; not those in which all rows agree,
@@ -263,7 +255,7 @@ bool score_features(struct score_list *out, struct arena *a,
     size_t n = 0;
     for (int by = BY_FIRST_KEY; by < BY_COUNT; by++) {
         struct score_list members;
-        if (!collect_memory(&members, a, score, (enum score_by)by)
+        if (!collect(&members, a, score, (enum score_by)by, true)
             || !make_groups(&groups[by], a, &members, (enum score_by)by))
             return false;
         if (groups[by].n == 1)
