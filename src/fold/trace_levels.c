@@ -161,11 +161,6 @@ static void keep_past(struct tracer *r)
     l->bytes = 0;
 }
 
-void levels_keep(struct tracer *r, enum term term, const char *what, hold_id id)
-{
-    level_push(r, &r->level[level_find(r, term, what, false)], id);
-}
-
 /* DeepSpeed before 0.13.3 ran a step without gradients as it started. */
 static bool makes_moments_early(const struct run *run)
 {

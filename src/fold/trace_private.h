@@ -247,7 +247,8 @@ void levels_reshard(struct tracer *r);
 void levels_return(struct tracer *r);
 /* A product of matrices runs: cuBLAS has its workspace from then on. */
 void levels_product(struct tracer *r);
-/* A gradient that stays where it was made becomes the engine's. */
+/* What is there already becomes the engine's: a gradient that stays where it was
+ * made, a weight that the start of a run made. */
 void levels_take(struct tracer *r, enum term term, const char *what,
                  hold_id id);
 /* One of so many bytes goes; false where there is none. */
@@ -258,9 +259,6 @@ void levels_frame(struct tracer *r, hold_id id);
 /* What autocast has cast, or a node's attribute has (`past`), where a block is
  * done. */
 void levels_linger(struct tracer *r, hold_id id, bool past);
-/* What the start of a run made of it. */
-void levels_keep(struct tracer *r, enum term term, const char *what,
-                 hold_id id);
 
 /* One allocation of a level. */
 void level_piece(struct tracer *r, struct level *l, uint64_t bytes);

@@ -64,9 +64,9 @@ static void wrap(struct tracer *r, struct unit *u)
     if (r->s->run->offload_params != OFFLOAD_NONE)
         tracer_death(r, &own);
     else if (!u->trained)
-        levels_keep(r, TERM_FROZEN, FROZEN_SHARDS, own);
+        levels_take(r, TERM_FROZEN, FROZEN_SHARDS, own);
     else
-        levels_keep(r, TERM_WEIGHTS, WEIGHT_SHARDS, own);
+        levels_take(r, TERM_WEIGHTS, WEIGHT_SHARDS, own);
     u->n = 0;
     u->bytes = u->own = 0;
     u->trained = false;
@@ -119,7 +119,7 @@ static void keep_scales(struct tracer *r)
         for (uint32_t k = 0; k < b->tensor_count; k++) {
             const struct tensor *t = &s->p->tensor[b->tensor_first + k];
             if (t->role == ROLE_PARAM && t->statistic)
-                levels_keep(r, TERM_FROZEN, what, born(r, t->bytes));
+                levels_take(r, TERM_FROZEN, what, born(r, t->bytes));
         }
     }
 }
