@@ -159,8 +159,9 @@ static void memory_row(struct table *t, const struct memory_table *x,
     table_end_row(t);
 }
 
-/* The largest term of a component below `limit`, in order of size and then of
- * the table of terms; TERM_COUNT when there is none. */
+/* The term of a component that comes after another one (TERM_COUNT: the first),
+ * in order of size and then of the table of terms; TERM_COUNT when there is
+ * none. */
 static enum term next_term(const struct stage_result *s, enum component c,
                            enum term after)
 {
