@@ -254,7 +254,7 @@ bool engine_gradients_begun(const struct stage *s, uint32_t position,
     return false;
 }
 
-void engine_zero3_bucket(struct put *p, const struct stage *s)
+static void put_zero3_bucket(struct put *p, const struct stage *s)
 {
     if (engine_makes_zero3_grads(s->run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
@@ -283,7 +283,7 @@ static void zero_backward(struct put *p, const struct stage *s,
         zero3_second(p, s, zero3_second_backward(s, position, later));
     swapped_gradients(p, s, arrived);
     engine_zero3_partition(p, s);
-    engine_zero3_bucket(p, s);
+    put_zero3_bucket(p, s);
 }
 
 static void put_grad_shards(struct put *p, const struct stage *s,
@@ -491,7 +491,7 @@ void engine_reduce(struct put *p, const struct stage *s)
     if (run_second_parts(run) != 0)
         zero3_second(p, s, s->sum.second_elems);
     engine_zero3_partition(p, s);
-    engine_zero3_bucket(p, s);
+    put_zero3_bucket(p, s);
 }
 
 /* The pipeline's ZeRO-1 reduces gradients where they are, and lets go of those

@@ -74,8 +74,8 @@ static uint64_t normed_bytes(const struct run *run, const struct bucket_fill *f,
     return later || run->grad_accum == 1 ? f->normed * DOUBLE : 0;
 }
 
-/* One for each type that gradients are sent in. */
-uint64_t zero_buckets(const struct stage *s)
+/* How many are filled: one for each type that gradients are sent in. */
+static uint64_t zero_buckets(const struct stage *s)
 {
     const uint64_t low = s->sum.low_elems;
     return low != 0 && low < s->sum.elems ? 2 : 1;

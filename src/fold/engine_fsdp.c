@@ -43,7 +43,8 @@ uint64_t fsdp_root_bytes(const struct stage *s)
     return bytes;
 }
 
-bool fsdp_embed_is_last(const struct stage *s)
+/* Of two units at the ends the embedding's is the last to be reduced. */
+static bool embed_is_last(const struct stage *s)
 {
     return s->embed && (!fsdp_embed_apart(s) || fsdp_head_apart(s));
 }
@@ -61,7 +62,7 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
     uint64_t bytes = 0;
     if (fsdp_root_joint(s) != NULL)
         bytes += joint_wgrad(s);
-    if (fsdp_embed_is_last(s))
+    if (embed_is_last(s))
         bytes += s->walk[s->p->embed].wgrad;
     if (s->head && !fsdp_head_apart(s))
         bytes += s->walk[s->p->head].wgrad;
@@ -83,7 +84,7 @@ struct root_sums fsdp_root_sums(const struct stage *s)
     struct root_sums sum = { 0 };
     if (fsdp_root_joint(s) != NULL)
         root_add(&sum, fsdp_root_joint(s));
-    if (fsdp_embed_is_last(s))
+    if (embed_is_last(s))
         root_add(&sum, &s->states[s->p->embed]);
     if (s->head && !fsdp_head_apart(s))
         root_add(&sum, &s->states[s->p->head]);

@@ -17,8 +17,6 @@ bool fsdp_embed_apart(const struct stage *s);
  * no layer's unit either. NULL: there is nothing, or it is no part of the
  * root. */
 const struct block_states *fsdp_root_joint(const struct stage *s);
-/* Of two units at the ends the embedding's is the last to be reduced. */
-bool fsdp_embed_is_last(const struct stage *s);
 /* Backward comes to it, or to what it hands on: it is fetched ahead. */
 bool fsdp_is_fetched_back(const struct stage *s, uint32_t position);
 /* The backward at hand is the last of two micro-batches. */

@@ -35,7 +35,6 @@ uint64_t engine_flat_share(const struct run *run, uint64_t dense,
                            uint64_t expert);
 void engine_zero2_partition(struct put *p, const struct stage *s);
 void engine_zero3_partition(struct put *p, const struct stage *s);
-void engine_zero3_bucket(struct put *p, const struct stage *s);
 void engine_whole_grads(struct put *p, const struct stage *s);
 void engine_stepped_grads(struct put *p, const struct stage *s);
 /* In the head's backward: whether a weight's gradient is there at its fullest

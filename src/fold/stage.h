@@ -940,8 +940,6 @@ struct bucket_fill bucket_rest(const struct stage *s, bool later);
  * (stage_1_and_2.py, set_norm_for_param_grad_in_gpu; stage3.py,
  * _constant_buffered_norm2). */
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems);
-/* How many buckets are filled: one for each type that gradients are sent in. */
-uint64_t zero_buckets(const struct stage *s);
 /* The buckets that are filled, where they are one buffer each. */
 void zero_put_bucket(struct put *p, const struct stage *s);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,

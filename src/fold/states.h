@@ -133,8 +133,6 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
                      const struct run *run);
 /* Temporaries of one tensor, each of `size` bytes an element. */
 unsigned update_temporaries(const struct run *run, uint64_t size);
-/* A matrix that Muon's own update is for. */
-bool update_is_muon(const struct run *run, const struct tensor *t);
 
 /* Bytes of an element as the optimizer has it. */
 uint64_t update_size(const struct run *run);

@@ -98,7 +98,8 @@ unsigned update_temporaries(const struct run *run, uint64_t size)
     return is_compiled(run) ? 1 : temporaries(run->optimizer);
 }
 
-bool update_is_muon(const struct run *run, const struct tensor *t)
+/* A matrix that Muon's own update is for. */
+static bool is_muon(const struct run *run, const struct tensor *t)
 {
     return run->optimizer == OPT_MUON && t->matmul && t->group != PG_HEAD;
 }
@@ -125,7 +126,7 @@ static bool has_own_loop(const struct run *run, const struct tensor *t)
 static void loop_take(struct update_loop *l, const struct run *run,
                       const struct tensor *t)
 {
-    if (update_is_muon(run, t)) {
+    if (is_muon(run, t)) {
         l->muon = max_u64(l->muon, muon_bytes(run, t));
         return;
     }

@@ -597,7 +597,6 @@ struct shape shape_scores(const struct builder *b);
 tensor_id build_embedding(struct builder *b, const char *name,
                           tensor_id indices, tensor_id table,
                           const struct shape *shape);
-tensor_id build_log_softmax(struct builder *b, const char *name, tensor_id x);
 tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
                          tensor_id labels); /* a scalar */
 /* F.cross_entropy: log-softmax and negative log-likelihood. */

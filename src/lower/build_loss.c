@@ -20,11 +20,6 @@ tensor_id build_embedding(struct builder *b, const char *name,
                             build_tensor(b, name, dtype, shape));
 }
 
-tensor_id build_log_softmax(struct builder *b, const char *name, tensor_id x)
-{
-    return build_unary(b, OP_LOG_SOFTMAX, name, build_autocast_up(b, x));
-}
-
 tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
                          tensor_id labels)
 {

@@ -17,7 +17,8 @@ static int width_rank(enum dtype t)
     return t == DT_BF16 || t == DT_FP16 ? 1 : 0;
 }
 
-enum dtype build_promote(enum dtype x, enum dtype y)
+/* The wider of two dtypes, as PyTorch promotes them. */
+static enum dtype promote(enum dtype x, enum dtype y)
 {
     return width_rank(y) > width_rank(x) ? y : x;
 }
@@ -42,7 +43,7 @@ tensor_id build_binary(struct builder *b, enum op_kind kind, const char *name,
 {
     const tensor_id in[] = { x, y };
     const struct tensor *tx = tensor_of(b, x), *ty = tensor_of(b, y);
-    const enum dtype dtype = build_promote(tx->dtype, ty->dtype);
+    const enum dtype dtype = promote(tx->dtype, ty->dtype);
     const tensor_id larger = ty->elems > tx->elems ? y : x;
     return build_one_result(b, kind, name, in,
                             build_in_shape_of(b, name, dtype, larger));
@@ -73,7 +74,7 @@ tensor_id build_mul_as(struct builder *b, const char *name, tensor_id x,
 {
     const tensor_id in[] = { x, y };
     const enum dtype dtype =
-        build_promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
+        promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
     return build_one_result(b, OP_MUL, name, in,
                             build_tensor(b, name, dtype, shape));
 }
@@ -200,7 +201,7 @@ tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
 {
     const tensor_id in[] = { x, y };
     const enum dtype dtype =
-        build_promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
+        promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
     return build_one_result(b, OP_CAT, name, in,
                             build_tensor(b, name, dtype, shape));
 }

@@ -88,9 +88,6 @@ tensor_id build_one_result(struct builder *b, enum op_kind kind,
                            const char *name, const tensor_id in[2],
                            tensor_id out);
 
-/* The wider of two dtypes, as PyTorch promotes them. (build_ops.c) */
-enum dtype build_promote(enum dtype x, enum dtype y);
-
 /* DoRA around the products of an adapter. (build_dora.c) The norm first: of the
  * weight and what the adapter adds to it, for the input x; then its results. */
 struct dora {

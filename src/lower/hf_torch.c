@@ -75,7 +75,7 @@ tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
 
 /* x, which lies with the sequence last, token by token for a product: a copy,
  * but of one sequence. */
-tensor_id torch_in_order(struct builder *b, const char *name, tensor_id x)
+static tensor_id in_order(struct builder *b, const char *name, tensor_id x)
 {
     const struct shape shape = shape_of(b, x);
     return b->micro.n > 1 && b->sq.n > 1 ? build_copy(b, name, x)
@@ -229,7 +229,7 @@ static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
         ssm_project(b, d,
                     (struct linear){ .name = "x_proj",
                                      .lora = LORA_MASK(LORA_X_PROJ),
-                                     .x = torch_in_order(b, "u in order", s.u),
+                                     .x = in_order(b, "u in order", s.u),
                                      .in = d->inner,
                                      .out = d->x_dbl });
     project_scan(b, d, dbl, &s);
@@ -239,7 +239,7 @@ static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id y = build_autocast(
         b, "autocast", build_cast(b, "scan in the stream's type", scan, dtype));
     const tensor_id out =
-        ssm_project_out(b, d, torch_in_order(b, "scan in order", y));
+        ssm_project_out(b, d, in_order(b, "scan in order", y));
     const tensor_id frame[] = { in, s.u, s.dt, scan, s.A, s.B, s.C };
     for (unsigned i = 0; i < 7; i++)
         hf_hold(b, "the mixer's variables", frame[i]);

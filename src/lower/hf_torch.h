@@ -20,7 +20,6 @@ tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
 /* The same without an activation: the padded result stays for its view. */
 tensor_id torch_plain_conv(struct builder *b, const struct ssm_dims *d,
                            tensor_id x, const struct ssm_conv *conv);
-tensor_id torch_in_order(struct builder *b, const char *name, tensor_id x);
 
 /* ---- hf_torch_chunk.c ---- */
 

@@ -92,6 +92,5 @@ struct json_visitor {
 };
 /* Call json_end(&v->w) at the end. */
 void json_visitor_init(struct json_visitor *v, struct out *o);
-void json_value(struct json_writer *w, struct value value);
 
 #endif

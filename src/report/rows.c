@@ -135,7 +135,7 @@ const char *value_text(char buf[VALUE_TEXT_MAX], struct value value)
 
 /* ---- JSON ---- */
 
-void json_value(struct json_writer *w, struct value value)
+static void json_value(struct json_writer *w, struct value value)
 {
     switch (value.kind) {
     case VALUE_NONE: json_null(w); return;
