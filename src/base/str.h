@@ -30,6 +30,12 @@ unsigned str_distance(struct str a, struct str b);
 /* True when distance is small enough for "did you mean". */
 bool str_near(struct str a, struct str b, unsigned distance);
 
+/* Not of ctype.h, whose functions ask the locale. */
+static inline bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
 /* Copies as much as fits into `size`, not 0, and ends it in NUL. */
 void str_copy(char *buf, size_t size, struct str text);
 

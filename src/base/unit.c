@@ -63,11 +63,6 @@ struct decimal {
 /* Far beyond any number that fits, far below what a long holds. */
 enum { EXPONENT_MAX = 100000 };
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static void skip(struct str *s, size_t n)
 {
     s->p += n;

@@ -31,11 +31,6 @@ static bool refuse_syntax(struct toml_scan *s, size_t offset,
 
 /* ---- characters ---- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_bare(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c)
@@ -369,7 +364,8 @@ static bool take_offset(struct str *w)
            && take_digits(w, 2, 0, 59);
 }
 
-bool toml_is_time(struct str w)
+/* "2026-11-22", "07:32:00.5", both, with an offset or without. */
+static bool is_time(struct str w)
 {
     struct str date = w, time = w;
     if (take_time(&time))
@@ -530,7 +526,7 @@ static bool take_plain(struct toml_scan *s, struct json *v)
         v->truth = w.n == 4;
         return true;
     }
-    if (is_unbounded(w) || toml_is_time(w)) {
+    if (is_unbounded(w) || is_time(w)) {
         memcpy(text, w.p, w.n);
         v->kind = JSON_STRING;
         v->text = (struct str){ text, w.n };

@@ -34,7 +34,4 @@ bool toml_take_key(struct toml_scan *s, struct str *out);
 /* A string, number, bool, date or time: fills kind, text, number, truth. */
 bool toml_take_scalar(struct toml_scan *s, struct json *v);
 
-/* "2026-11-22", "07:32:00.5", both, with an offset or without. */
-bool toml_is_time(struct str word);
-
 #endif

@@ -134,11 +134,6 @@ static void number_cell(struct table *t, const struct gpu *gpu, double x,
     table_cell(t, buf);
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* The last "2024-11" or "2026" in the words about a price; "" when undated. */
 static void date_of(char buf[UNIT_TEXT_MAX], const char *words)
 {

@@ -291,6 +291,16 @@ memplan_error *config_bad(struct config *c, const struct json *where,
     return e;
 }
 
+bool config_says(const struct json *value, const char *word)
+{
+    if (value == NULL)
+        return false;
+    if (value->kind == JSON_BOOL)
+        return str_is(value->truth ? STR("true") : STR("false"), word);
+    return value->kind == JSON_STRING
+           && str_same_name(value->text, str_of(word));
+}
+
 void config_keep_name(struct config *c, char *buf, size_t size,
                       const struct json *where, struct str name)
 {

@@ -193,6 +193,9 @@ memplan_error *config_bad(struct config *c, const struct json *where,
 /* Ulysses over so many ranks, where there is such a number at that path. */
 void config_ulysses(struct config *c, const char *path);
 
+/* Whether an entry, if it is there, is that word, of which a file makes a bool
+ * perhaps: "true". */
+bool config_says(const struct json *value, const char *word);
 /* Keeps a name that `where` says, of which no part would do: one that has no
  * room is reported, and buf is empty. */
 void config_keep_name(struct config *c, char *buf, size_t size,

@@ -130,15 +130,7 @@ static void within_node(struct config *c, const struct json *how,
     config_set(c, how, KEY_SHARD_DEGREE, each);
 }
 
-/* A flag's value is a text, a file's may be a number or a bool. */
-static bool is_word(const struct json *value, const char *word)
-{
-    if (value->kind == JSON_BOOL)
-        return str_is(value->truth ? STR("true") : STR("false"), word);
-    return value->kind == JSON_STRING
-           && str_same_name(value->text, str_of(word));
-}
-
+/* A flag's value is a text, a file's may be a number. */
 static bool is_count(const struct json *value, double n)
 {
     double x = value->number;
@@ -170,7 +162,7 @@ static void sharding(struct config *c, const struct json *how)
         { "HYBRID_SHARD_ZERO2", 5, "2" },
     };
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        if (!is_word(how, ways[i].name) && !is_count(how, ways[i].number))
+        if (!config_says(how, ways[i].name) && !is_count(how, ways[i].number))
             continue;
         config_set(c, how, KEY_ZERO, ways[i].zero);
         if (i >= 3)
@@ -227,7 +219,8 @@ void config_hf_wraps(struct config *c)
     }
 }
 
-void config_fsdp(struct config *c, const char *at)
+/* Version and stage of it. */
+static void read_fsdp(struct config *c, const char *at)
 {
     const struct json *version = below(c, at, "fsdp_version");
     const bool two = version != NULL && is_count(version, 2);
@@ -239,9 +232,9 @@ void config_fsdp(struct config *c, const char *at)
                   "write 1 or 2");
     config_set(c, c->root, KEY_ENGINE, two ? "fsdp2" : "fsdp");
     config_orig_params(c, below(c, at, "fsdp_use_orig_params"), two);
-    if (how == NULL || is_word(how, "true"))
+    if (how == NULL || config_says(how, "true"))
         config_set(c, how != NULL ? how : c->root, KEY_ZERO, "3");
-    else if (is_word(how, "false"))
+    else if (config_says(how, "false"))
         config_set(c, how, KEY_ZERO, "2");
     else
         sharding(c, how);
@@ -379,7 +372,7 @@ bool config_launched(struct config *c, enum config_holder *holder)
         return false;
     if (strcmp(name, "use_fsdp") == 0) {
         config_set(c, flag, KEY_FRAMEWORK, "fsdp");
-        config_fsdp(c, "");
+        read_fsdp(c, "");
         *holder = HOLD_FSDP;
     } else if (strcmp(name, "use_megatron_lm") == 0) {
         config_set(c, flag, KEY_FRAMEWORK, "megatron");
@@ -520,7 +513,7 @@ static void together(struct config *c)
     machines(c);
     config_hf_wraps(c);
     if (h == HOLD_FSDP) {
-        config_fsdp(c, "fsdp_config.");
+        read_fsdp(c, "fsdp_config.");
         recompute(c);
     }
     split(c, "parallelism_config.");

@@ -155,9 +155,6 @@ void config_world(struct config *c);
  * others. */
 void config_orig_params(struct config *c, const struct json *value, bool two);
 
-/* Version and stage of it. */
-void config_fsdp(struct config *c, const char *at);
-
 /* accelerate launch --use_fsdp, --use_deepspeed, --use_megatron_lm: who holds
  * what. False where none is said. */
 bool config_launched(struct config *c, enum config_holder *holder);

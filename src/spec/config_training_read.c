@@ -106,16 +106,6 @@ static const struct json *fsdp_entry(const struct config *c, const char *name)
     return value;
 }
 
-static bool entry_is(const struct json *value, const char *word)
-{
-    if (value == NULL)
-        return false;
-    if (value->kind == JSON_BOOL)
-        return str_is(value->truth ? STR("true") : STR("false"), word);
-    return value->kind == JSON_STRING
-           && str_same_name(value->text, str_of(word));
-}
-
 /* full_shard is reshard_after_forward, shard_grad_op is not. */
 static void fsdp_stage(struct config *c, const struct json *fsdp)
 {
@@ -124,14 +114,15 @@ static void fsdp_stage(struct config *c, const struct json *fsdp)
         old != NULL ? old : fsdp_entry(c, "reshard_after_forward");
     const bool gathered = has_option(fsdp, "shard_grad_op")
                           || has_option(fsdp, "hybrid_shard_zero2")
-                          || entry_is(reshard, "false")
-                          || entry_is(reshard, "shard_grad_op");
-    if (has_option(fsdp, "no_shard") || entry_is(reshard, "no_shard")) {
+                          || config_says(reshard, "false")
+                          || config_says(reshard, "shard_grad_op");
+    if (has_option(fsdp, "no_shard") || config_says(reshard, "no_shard")) {
         config_set(c, fsdp, KEY_ZERO, "0");
         return;
     }
     config_set(c, fsdp, KEY_ZERO, gathered ? "2" : "3");
-    if (has_option(fsdp, "hybrid_shard") || entry_is(reshard, "hybrid_shard"))
+    if (has_option(fsdp, "hybrid_shard")
+        || config_says(reshard, "hybrid_shard"))
         config_note(c, "hybrid_shard shards within a node: add "
                        "--shard-degree, GPUs of a node");
 }
@@ -153,7 +144,7 @@ static bool hides_checkpoints(const struct config *c)
 {
     const struct json *to = config_at(c, "activation_offloading");
     return config_at(c, "base_model") != NULL && to != NULL
-           && !entry_is(to, "false") && !entry_is(to, "hidden_states");
+           && !config_says(to, "false") && !config_says(to, "hidden_states");
 }
 
 static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
@@ -168,7 +159,7 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     const struct json *version = fsdp_entry(c, "version");
     if (version == NULL)
         version = config_at(c, "fsdp_version");
-    const bool one = entry_is(version, "1")
+    const bool one = config_says(version, "1")
                      || (version != NULL && version->kind == JSON_NUMBER
                          && version->number < 2);
     config_set(c, fsdp, KEY_FRAMEWORK, "fsdp");
@@ -179,11 +170,11 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     config_orig_params(c, fsdp_entry(c, "use_orig_params"), !one);
     fsdp_stage(c, fsdp);
     if (has_option(fsdp, "offload")
-        || entry_is(fsdp_entry(c, "cpu_offload"), "true")
-        || entry_is(fsdp_entry(c, "offload_params"), "true"))
+        || config_says(fsdp_entry(c, "cpu_offload"), "true")
+        || config_says(fsdp_entry(c, "offload_params"), "true"))
         config_set(c, fsdp, KEY_OFFLOAD_PARAMS, "cpu");
     const struct json *again = fsdp_entry(c, "activation_checkpointing");
-    if (!entry_is(again, "true"))
+    if (!config_says(again, "true"))
         return HOLD_FSDP;
     config_set(c, again, KEY_RECOMPUTE, "full");
     if ((config_is_true(c, "gradient_checkpointing")
@@ -321,11 +312,11 @@ static void precision(struct config *c, enum config_holder h)
 {
     const struct json *word = config_at(c, "bf16");
     const struct json *mixed = config_at(c, "mixed_precision");
-    const bool bf16 = config_is_true(c, "bf16") || entry_is(mixed, "bf16")
+    const bool bf16 = config_is_true(c, "bf16") || config_says(mixed, "bf16")
                       || config_kin_is_bf16(c)
-                      || entry_is(word, "auto") /* axolotl's */
-                      || entry_is(word, "full");
-    const bool fp16 = config_is_true(c, "fp16") || entry_is(mixed, "fp16")
+                      || config_says(word, "auto") /* axolotl's */
+                      || config_says(word, "full");
+    const bool fp16 = config_is_true(c, "fp16") || config_says(mixed, "fp16")
                       || config_is_true(c, "float16");
     if (bf16 && fp16) {
         memplan_error *e =
@@ -337,11 +328,12 @@ static void precision(struct config *c, enum config_holder h)
     c->s->trainer.half = bf16 ? "bf16" : fp16 ? "fp16" : NULL;
     c->s->line_mixed = mixed != NULL;
     const bool tf32 =
-        config_is_true(c, "tf32") || entry_is(config_at(c, "tf32"), "auto");
+        config_is_true(c, "tf32") || config_says(config_at(c, "tf32"), "auto");
     if (!fp16 && is_pure(c, h, bf16))
         return;
     const struct json *loaded = either(c, "torch_dtype", "dtype");
-    const bool brain = config_fms_loads_bf16(c) || entry_is(loaded, "bfloat16");
+    const bool brain =
+        config_fms_loads_bf16(c) || config_says(loaded, "bfloat16");
     const bool whole = !c->s->set[KEY_LORA_RANK]; /* PEFT's are in fp32 */
     /* autocast finds nothing to cast, and the optimizer 16-bit weights; under
        mixed precision the others make 32-bit ones (accelerate's prepare) */
