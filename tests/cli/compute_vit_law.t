@@ -1,4 +1,0 @@
-== args
-compute vit-large-patch16-224 --json
-== stdout ~
-"chinchilla": null

@@ -1,4 +1,0 @@
-== args
-compute whisper-small --json
-== stdout ~
-"chinchilla": null

@@ -1,5 +1,0 @@
-== args
-explain bloom-1b7 --framework megatron-deepspeed --implementation megatron-local --gpus 8 --pp 2 --micro-batch 4 --global-batch 64 --precision bf16-mixed
-== stdout ~
-          P * bytes per element / N
-        = 1118105600 * 8 / 4
