@@ -308,8 +308,44 @@ static enum kbit_cast kbit_cast(const struct run *r)
     return none ? KBIT_CAST_NONE : KBIT_CAST_ALL;
 }
 
+static void say_adapters(struct run *r, const struct spec *spec)
+{
+    if (r->lora_rank > 0 && !r->setup.peft_list)
+        resolve_assume(r, KEY_LORA_TARGETS,
+                       run_is_litgpt(r)
+                           ? "adapters on queries and values (--lora-targets)"
+                       : run_has_bridge_adapters(r) && spec->kv_rank > 0
+                           ? "adapters on linear_proj and MLPs, the names of "
+                             "Megatron-Bridge's that there are "
+                             "(--lora-targets)"
+                           : "adapters on all linear layers (--lora-targets)");
+    if (!resolve_takes_stored(r, spec))
+        resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
+                       dtype_name(r->base_dtype));
+}
+
 /* With adapters the formats of `prec` are theirs: nothing else has gradients,
  * a master copy or optimizer states. */
+static void train_adapters(struct run *r)
+{
+    if (r->lora_dtype == r->prec.param)
+        return;
+
+    r->prec.param = r->lora_dtype;
+    if (!r->given[KEY_GRAD_DTYPE])
+        r->prec.grad = r->lora_dtype;
+    if (!r->given[KEY_REDUCE_DTYPE])
+        r->prec.reduce = r->lora_dtype;
+    if (!r->given[KEY_MASTER_DTYPE] && r->lora_dtype == DT_FP32)
+        r->prec.master = DT_NONE;
+    if (!r->given[KEY_OPTIMIZER_DTYPE] && r->prec.master == DT_NONE)
+        r->prec.optim = resolve_moments(r->optimizer, r->lora_dtype);
+    r->setup.v[KEY_GRAD_DTYPE].n = r->prec.grad;
+    r->setup.v[KEY_REDUCE_DTYPE].n = r->prec.reduce;
+    r->setup.v[KEY_MASTER_DTYPE].n = r->prec.master;
+    r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
+}
+
 static void resolve_lora(struct run *r, const struct spec *spec)
 {
     r->lora_rank = resolve_count(r, KEY_LORA_RANK, 0);
@@ -353,34 +389,8 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_LORA)
         r->lora_dropout =
             resolve_real(r, KEY_LORA_DROPOUT, run_is_litgpt(r) ? 0.05 : 0);
-    if (r->lora_rank > 0 && !r->setup.peft_list)
-        resolve_assume(r, KEY_LORA_TARGETS,
-                       run_is_litgpt(r)
-                           ? "adapters on queries and values (--lora-targets)"
-                       : run_has_bridge_adapters(r) && spec->kv_rank > 0
-                           ? "adapters on linear_proj and MLPs, the names of "
-                             "Megatron-Bridge's that there are "
-                             "(--lora-targets)"
-                           : "adapters on all linear layers (--lora-targets)");
-    if (!resolve_takes_stored(r, spec))
-        resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
-                       dtype_name(r->base_dtype));
-    if (r->lora_dtype == r->prec.param)
-        return;
-
-    r->prec.param = r->lora_dtype;
-    if (!r->given[KEY_GRAD_DTYPE])
-        r->prec.grad = r->lora_dtype;
-    if (!r->given[KEY_REDUCE_DTYPE])
-        r->prec.reduce = r->lora_dtype;
-    if (!r->given[KEY_MASTER_DTYPE] && r->lora_dtype == DT_FP32)
-        r->prec.master = DT_NONE;
-    if (!r->given[KEY_OPTIMIZER_DTYPE] && r->prec.master == DT_NONE)
-        r->prec.optim = resolve_moments(r->optimizer, r->lora_dtype);
-    r->setup.v[KEY_GRAD_DTYPE].n = r->prec.grad;
-    r->setup.v[KEY_REDUCE_DTYPE].n = r->prec.reduce;
-    r->setup.v[KEY_MASTER_DTYPE].n = r->prec.master;
-    r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
+    say_adapters(r, spec);
+    train_adapters(r);
 }
 
 /* Where only the last layers are trained, what is below them is not. */

@@ -465,7 +465,8 @@ static bool resolve_old_zero3(const struct run *r)
            && run_is_old_deepspeed(r);
 }
 
-void resolve_buffers(struct run *r, const struct spec *spec)
+/* DeepSpeed's. */
+static void resolve_zero_buffers(struct run *r, const struct spec *spec)
 {
     const uint64_t h = spec->hidden;
     r->reduce_bucket = bucket(r, KEY_REDUCE_BUCKET, DS_BUCKET, h * h);
@@ -487,12 +488,24 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_ZERO3_LISTS,
                        "ZeRO-3 as DeepSpeed before 0.6 has it, with "
                        "collectives of lists (--no-zero3-lists)");
-    r->ddp_bucket_bytes =
-        resolve_count(r, KEY_DDP_BUCKET,
-                      r->impl == IMPL_TORCHTITAN ? TORCHTITAN_DDP_BUCKET_BYTES
-                                                 : DDP_BUCKET_BYTES);
-    r->cuda_context_bytes =
-        resolve_count(r, KEY_CUDA_CONTEXT, run_cuda_context(r).bytes);
+    r->zero_flatten =
+        (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
+    r->zero_bucket =
+        (enum zero_bucket)resolve_count(r, KEY_ZERO_BUCKET, BUCKET_GRADIENT);
+    r->zero_overflow =
+        (enum zero_overflow)resolve_count(r, KEY_ZERO_OVERFLOW, OVERFLOW_FREED);
+    r->zero_rank =
+        (enum zero_rank)resolve_count(r, KEY_ZERO_RANK, ZERO_RANK_FULLEST);
+    r->contiguous_gradients = resolve_bool(r, KEY_CONTIGUOUS_GRADIENTS, true);
+    r->round_robin_gradients =
+        resolve_bool(r, KEY_ROUND_ROBIN_GRADIENTS, false);
+    r->multi_rank_sums = resolve_bool(r, KEY_MULTI_RANK_BUCKET_ALLREDUCE,
+                                      !run_is_old_deepspeed(r));
+}
+
+/* PyTorch's FSDP and pipelines. */
+static void resolve_fsdp_buffers(struct run *r)
+{
     /* torchtune's configurations: custom_sharded_layers; torchtitan since July
        2025 (#1094): distributed/fsdp.py */
     const bool ends = r->impl == IMPL_TORCHTUNE || is_titan(r);
@@ -515,22 +528,21 @@ void resolve_buffers(struct run *r, const struct spec *spec)
        own default, and that of Accelerate's plugin in a program, is false */
     r->use_orig_params =
         resolve_bool(r, KEY_USE_ORIG_PARAMS, r->engine == ENGINE_FSDP);
-    r->zero_flatten =
-        (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
-    r->zero_bucket =
-        (enum zero_bucket)resolve_count(r, KEY_ZERO_BUCKET, BUCKET_GRADIENT);
-    r->zero_overflow =
-        (enum zero_overflow)resolve_count(r, KEY_ZERO_OVERFLOW, OVERFLOW_FREED);
-    r->zero_rank =
-        (enum zero_rank)resolve_count(r, KEY_ZERO_RANK, ZERO_RANK_FULLEST);
-    r->contiguous_gradients = resolve_bool(r, KEY_CONTIGUOUS_GRADIENTS, true);
-    r->round_robin_gradients =
-        resolve_bool(r, KEY_ROUND_ROBIN_GRADIENTS, false);
+}
+
+void resolve_buffers(struct run *r, const struct spec *spec)
+{
+    resolve_zero_buffers(r, spec);
+    r->ddp_bucket_bytes =
+        resolve_count(r, KEY_DDP_BUCKET,
+                      r->impl == IMPL_TORCHTITAN ? TORCHTITAN_DDP_BUCKET_BYTES
+                                                 : DDP_BUCKET_BYTES);
+    r->cuda_context_bytes =
+        resolve_count(r, KEY_CUDA_CONTEXT, run_cuda_context(r).bytes);
+    resolve_fsdp_buffers(r);
     r->async_tp_allreduce = resolve_bool(r, KEY_ASYNC_TP_ALLREDUCE,
                                          r->framework != FW_MEGATRON_DEEPSPEED);
     r->scatter_gather = resolve_bool(r, KEY_SCATTER_GATHER, false);
-    r->multi_rank_sums = resolve_bool(r, KEY_MULTI_RANK_BUCKET_ALLREDUCE,
-                                      !run_is_old_deepspeed(r));
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     resolve_offload(r);
     say_buckets(r);

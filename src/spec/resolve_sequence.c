@@ -79,10 +79,8 @@ static uint64_t virtual_places(const struct run *r, const struct spec *spec)
                : VIRTUAL_TOKENS;
 }
 
-void resolve_sequence(struct run *r, const struct spec *spec)
+static void resolve_length(struct run *r, const struct spec *spec)
 {
-    resolve_image(r, spec);
-    resolve_images(r, spec);
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     if (spec->merge > 0) /* an image is as long as it is */
@@ -111,20 +109,27 @@ void resolve_sequence(struct run *r, const struct spec *spec)
                      "sequence length %" PRIu64
                      " is beyond the model's %" PRIu64 " (--seq-len)",
                      r->seq_len, limit);
+}
 
-    if (spec->decoder_layers > 0) {
-        const uint64_t own = spec->target_positions;
-        r->decoder_seq_len =
-            resolve_count(r, KEY_DECODER_SEQ_LEN, own > 0 ? own : r->seq_len);
-        if (own > 0)
-            resolve_assume(r, KEY_DECODER_SEQ_LEN,
-                           "targets of %" PRIu64 " tokens, the model's limit "
-                           "(--decoder-seq-len)",
-                           own);
-        else
-            resolve_assume(r, KEY_DECODER_SEQ_LEN,
-                           "targets as long as sources (--decoder-seq-len)");
-    }
+static void resolve_targets(struct run *r, const struct spec *spec)
+{
+    if (spec->decoder_layers == 0)
+        return;
+    const uint64_t own = spec->target_positions;
+    r->decoder_seq_len =
+        resolve_count(r, KEY_DECODER_SEQ_LEN, own > 0 ? own : r->seq_len);
+    if (own > 0)
+        resolve_assume(r, KEY_DECODER_SEQ_LEN,
+                       "targets of %" PRIu64 " tokens, the model's limit "
+                       "(--decoder-seq-len)",
+                       own);
+    else
+        resolve_assume(r, KEY_DECODER_SEQ_LEN,
+                       "targets as long as sources (--decoder-seq-len)");
+}
+
+static void resolve_shards(struct run *r, const struct spec *spec)
+{
     bool usual_sp =
         r->tp > 1 && !run_is_hf(r)
         && (run_engine_is_megatron(r) || r->impl == IMPL_TORCHTITAN);
@@ -145,6 +150,15 @@ void resolve_sequence(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_SEQUENCE_PARALLEL,
                      "'sequence_parallel' has no effect with tp 1");
     }
+}
+
+void resolve_sequence(struct run *r, const struct spec *spec)
+{
+    resolve_image(r, spec);
+    resolve_images(r, spec);
+    resolve_length(r, spec);
+    resolve_targets(r, spec);
+    resolve_shards(r, spec);
 }
 
 void resolve_vocab(struct run *r, const struct spec *spec)
