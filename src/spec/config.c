@@ -22,8 +22,10 @@ void config_add_note(struct setup *s, const char *text)
     for (size_t i = 0; i < s->notes; i++)
         if (strncmp(s->note[i], text, sizeof(s->note[i]) - 1) == 0)
             return; /* the same file again */
-    if (s->notes == SETUP_NOTES_MAX)
+    if (s->notes == SETUP_NOTES_MAX) {
+        s->notes_beyond++;
         return;
+    }
     str_format(s->note[s->notes++], sizeof(s->note[0]), "%s", text);
 }
 

@@ -232,4 +232,9 @@ void resolve_notes(struct run *r, const struct spec *spec)
     resolve_say_moot(r, spec);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
+    if (r->setup.notes_beyond > 0)
+        resolve_note(r, KEY_COUNT,
+                     "%" PRIu32 " more of launch files' entries and lines, "
+                     "for which there is no room here",
+                     r->setup.notes_beyond);
 }

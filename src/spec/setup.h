@@ -466,7 +466,8 @@ struct setup {
     uint16_t pipeline_layers[SETUP_LIST_MAX];
     size_t pipeline_count;
     uint16_t image[IMAGE_RANK]; /* channels, height, width */
-    size_t notes;               /* of files that were read */
+    size_t notes;               /* of files that were read, */
+    uint32_t notes_beyond;      /* and those without room */
     /* Of a launch file, where the rest of the sum is not in it: nodes whose
      * GPUs are all used, layers of a virtual stage; 0: not said. */
     uint32_t nodes, chunk_layers;
