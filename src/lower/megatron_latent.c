@@ -65,8 +65,7 @@ static tensor_id turns(struct builder *b, const char *name, tensor_id x)
 
 /* _apply_rotary_pos_emb_bshd (core/models/common/embeddings/rope_utils.py):
  * halves put side by side, two products and their sum; joined with the nothing
- * that is not turned, a copy. Transformer Engine's and Triton's kernels, that
- * --no-rope-fusion does without, keep less. */
+ * that is not turned, a copy. */
 static tensor_id rotated(struct builder *b, const char *name, tensor_id x)
 {
     const tensor_id halves = build_copy(b, name, x);
@@ -78,6 +77,26 @@ static tensor_id rotated(struct builder *b, const char *name, tensor_id x)
     const tensor_id sum = build_add(b, "rotated", plain, turned);
     build_op(b, OP_RELEASE, "products", &plain, 1);
     return build_copy(b, name, sum);
+}
+
+/* _FusedMLARoPEInplace turns q where it lies, and its gradient;
+ * _FusedMLARoPEKVSplit makes k and v of their product and the rotary key
+ * (core/fusions/fused_mla_yarn_rope_apply.py). Both keep the layer's own tables
+ * of cosines and sines, which rest. */
+static void fused_rope(struct builder *b, tensor_id q, tensor_id kv,
+                       tensor_id k_rope, tensor_id qkv[3])
+{
+    const struct shape key = SHAPE(b->t, b->A), value = SHAPE(b->t, b->O);
+    const tensor_id in[] = { kv, k_rope };
+    qkv[0] = build_unary_in_place(b, OP_SCALE, "q rope", q);
+    b->p->op[b->p->n_ops - 1].place = PLACE_GRADIENT;
+    const enum dtype dtype = tensor_of(b, kv)->dtype;
+    qkv[1] = build_tensor(b, "k", dtype, &key);
+    qkv[2] = build_tensor(b, "v", dtype, &value);
+    struct op *op = build_op(b, OP_FUNCTION, "k, v", in, 2);
+    op_result(b, op, qkv[1]);
+    op_result(b, op, qkv[2]);
+    build_op(b, OP_RELEASE, "k, v", in, 2);
 }
 
 /* The rotary part is turned on its own and joined to the plain part; one
@@ -104,18 +123,20 @@ static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
 }
 
 /* YarnRotaryEmbedding, which every layer has one of: cosines and sines for the
- * first positions, converted with the weights; the angles of the sequence are
- * cached by the class (core/models/common/embeddings/
+ * first positions, or with its own kernels for all, converted with the weights;
+ * else the angles of the sequence are cached by the class (core/models/common/embeddings/
  * yarn_rotary_pos_embedding.py). */
 static void tables(struct builder *b)
 {
     enum { ORIGINAL_POSITIONS = 4096 }; /* MLATransformerConfig */
-    const struct dim first = DIM("4096", ORIGINAL_POSITIONS);
+    const bool all = b->run->rope_fusion && b->sq.n > ORIGINAL_POSITIONS;
+    const struct dim first = all ? b->sq : DIM("4096", ORIGINAL_POSITIONS);
     const struct shape each = SHAPE(first, b->rope);
     const struct shape angles = SHAPE(b->sq, b->rope);
     build_buffer(b, "cos_cached", b->param, &each);
     build_buffer(b, "sin_cached", b->param, &each);
-    build_buffer(b, "rotary_pos_emb", DT_FP32, &angles);
+    if (!b->run->rope_fusion)
+        build_buffer(b, "rotary_pos_emb", DT_FP32, &angles);
 }
 
 void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3])
@@ -141,7 +162,10 @@ void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3])
         .name = "linear_kv_up_proj", .x = part[0], .in = b->rkv, .out = b->kv_up
     };
     const tensor_id kv = up(b, &l);
-    rotate_and_join(b, q, kv, part[1], qkv);
+    if (b->run->rope_fusion)
+        fused_rope(b, q, kv, part[1], qkv);
+    else
+        rotate_and_join(b, q, kv, part[1], qkv);
     for (unsigned i = 0; i < 3 && b->region == outer; i++)
         b->frame[b->n_frame++] = qkv[i];
     b->region = outer;

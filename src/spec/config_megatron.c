@@ -183,7 +183,7 @@ static const struct config_row rows[] = {
     ASIDE("no_bias_gelu_fusion", "bias and activation are one kernel"),
     ASIDE("no_bias_swiglu_fusion", "bias and activation are one kernel"),
     ASIDE("no_bias_dropout_fusion", "bias and dropout are one kernel"),
-    ASIDE("no_rope_fusion", "rotary embeddings are one kernel"),
+    LATER("no_rope_fusion"),
     SAME("distribute_saved_activations", KEY_DISTRIBUTE_SAVED_ACTIVATIONS),
     SAME_READ("partition_activations", KEY_DISTRIBUTE_SAVED_ACTIVATIONS),
     WORDS_READ("checkpoint_in_cpu", KEY_OFFLOAD_ACTIVATIONS, "true=cpu false="),

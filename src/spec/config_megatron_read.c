@@ -498,6 +498,21 @@ static bool is_off(const struct config *c, const char *entry)
     return json_member(c->root, entry) != NULL && !config_flag_given(c, entry);
 }
 
+/* On unless told otherwise, and latent attention's rope is YaRN unless told so,
+ * which alone has the kernels (arguments.py; transformer_config.py). */
+static void latent_rope(struct config *c)
+{
+    const bool none = config_flag_given(c, "no_rope_fusion");
+    const bool latent = config_flag_given(c, "multi_latent_attention");
+    const bool off = none || is_off(c, "apply_rope_fusion")
+                     || is_word(c, "rope_type", "rope");
+    if (latent && !off && is_word(c, "position_embedding_type", "rope"))
+        config_set(c, c->root, KEY_ROPE_FUSION, "true");
+    if (none && !latent)
+        config_note(c, "--no-rope-fusion is not modelled: rotary embeddings "
+                       "are one kernel");
+}
+
 static void fusions(struct config *c)
 {
     static const char *const kernels[] = {
@@ -512,6 +527,7 @@ static void fusions(struct config *c)
     if (is_off(c, "grad_reduce_in_fp32"))
         config_note(c, "grad_reduce_in_fp32 false is not modelled: true is "
                        "assumed (--grad-dtype)");
+    latent_rope(c);
     bare_sums(c);
     if (is_off(c, "masked_softmax_fusion"))
         config_set(c, c->root, KEY_FUSED_SOFTMAX, "false");

@@ -301,6 +301,8 @@ static void resolve_routing(struct run *r)
         r->moe_capacity = r->setup.v[KEY_MOE_CAPACITY_FACTOR].x;
     r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false)
                     && resolve_is_megatron(r);
+    r->rope_fusion =
+        resolve_bool(r, KEY_ROPE_FUSION, false) && r->impl == IMPL_MEGATRON;
     r->moe_permute_fusion = resolve_bool(r, KEY_MOE_PERMUTE_FUSION, false)
                             && r->impl == IMPL_MEGATRON;
     if (r->setup.v[KEY_MOE_PERMUTE_FUSION].n != 0 && !r->moe_permute_fusion

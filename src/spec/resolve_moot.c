@@ -261,6 +261,8 @@ static void say_moot_parts(struct run *r)
           " without --defer-embedding-wgrad-compute" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,
           " but on attention 'flash'" },
+        { KEY_ROPE_FUSION, r->rope_fusion || !r->setup.v[KEY_ROPE_FUSION].n,
+          " but in Megatron's latent attention with Transformer Engine" },
         { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },
         { KEY_PIN_MEMORY,
           !run_checkpoints_in_cpu(r) || r->offload_optimizer != OFFLOAD_NONE

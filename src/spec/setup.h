@@ -811,6 +811,7 @@ struct run {
     double moe_imbalance; /* of the fullest expert-parallel rank */
     double moe_capacity;  /* 0: dropless */
     bool moe_padded;      /* to the capacity */
+    bool rope_fusion;     /* of Megatron's latent attention */
     bool
         moe_permute_fusion; /* rows of experts by Transformer Engine's kernels */
     bool moe_router_fp32;   /* its logits and probabilities */

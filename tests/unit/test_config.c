@@ -1665,6 +1665,30 @@ static void test_script_branches(void **state)
     assert_int_equal(got.setup.notes, 0);
 }
 
+/* One kernel for latent attention's rope unless told otherwise. */
+static void test_megatron_latent_rope(void **state)
+{
+    static const char latent[] = "--multi-latent-attention --bf16 "
+                                 "--position-embedding-type rope ";
+    static const struct {
+        const char *more;
+        bool fused;
+    } cases[] = { { "", true },
+                  { "--no-rope-fusion", false },
+                  { "--rope-type rope", false },
+                  { "--rope-type yarn", true } };
+    char text[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "%s%s", latent, cases[i].more);
+        import("megatron-args", text);
+        has(cases[i].fused ? "rope_fusion=true" : "rope_fusion=");
+        unnoted("rope-fusion");
+    }
+    import("megatron-args", "--bf16 --no-rope-fusion");
+    noted("--no-rope-fusion is not modelled: rotary embeddings are one kernel");
+}
+
 /* What a script says of a time before, and of DeepSpeed under Megatron. */
 static void test_megatron_before(void **state)
 {
@@ -2317,6 +2341,7 @@ int main(void)
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),
         cmocka_unit_test(test_script_branches),
+        cmocka_unit_test(test_megatron_latent_rope),
         cmocka_unit_test(test_megatron_before),
         cmocka_unit_test(test_megatron_sections),
         cmocka_unit_test(test_megatron_usage),
