@@ -12,6 +12,9 @@ that first had them, not of today's. Options are translated by the tables below;
 and so is seen. `--known` leaves such rows out, `--without FILE` those that a
 file of rows has already (by source), `--cases WORD` takes only cases so named.
 
+Of release runs, whose number of GPUs is not public, RELEASED has those of
+which bytes between steps tell it; their rows have the seconds of a step too.
+
 Not taken: cases that do not train (inference, conversion), those of models
 that memplan has no words for, and runs resumed from a checkpoint. Of the rows
 that it gives, tests/measured has one machine for each model and layout that
@@ -22,6 +25,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 
@@ -79,7 +83,7 @@ SAYS_NOTHING = set("""
     moe-router-group-topk moe-router-score-function te-rng-tracker
     original-max-position-embeddings distributed-timeout-seconds-after-init
     log-memory-details ddp-num-buckets rotary-interleaved bert-no-binary-head
-    legacy-tokenizer
+    legacy-tokenizer enable-experimental eval-global-batch-size rampup-batch-size
     """.split())
 
 # Read below, by name.
@@ -115,7 +119,8 @@ TRANSLATED = set("""
     no-use-layer-wise-param-layout no-masked-softmax-fusion apply-query-key-layer-scaling
     cuda-graph-impl external-cuda-graph cuda-graph-modules cuda-graph-scope
     cuda-graph-warmup-steps first-last-layers-bf16 num-layers-at-start-in-bf16
-    num-layers-at-end-in-bf16
+    num-layers-at-end-in-bf16 moe-flex-dispatcher-backend moe-enable-deepep
+    tp-comm-overlap step-batch-size-schedule
     """.split())
 
 # Options that no setup key says, in words.
@@ -129,6 +134,22 @@ NEEDS = {
 VOCABULARIES = (("bpe/vocab.json", 50257), ("bert-large-cased-vocab", 28996),
                 ("the_pile/bert_shard00/vocab.txt", 28996), ("vocab.txt", 30522), ("multiMixV8", 131072),
                 ("nemotron_2_256k", 256000))
+
+
+# GPUs of release runs: as many as a share of the optimizer's states tells, by
+# bytes between steps within 1 % (the next powers of two are 2 % and more off).
+RELEASED = {
+    ("gpt3_15b_8t_release", "dgx_h100"): 256,
+    ("gpt3_15b_8t_release_sm", "dgx_h100"): 256,
+    ("gpt3_15b_8t_release_sm", "dgx_gb200"): 256,
+    ("gpt3_15b_8t_release_sm_gb200", "dgx_gb200"): 128,
+    ("deepseekv3_proxy_flex_tp1pp4emp16etp1cp1_release", "dgx_h100"): 64,
+    ("deepseekv3_proxy_flex_tp1pp4emp16etp1cp1_release_sm", "dgx_h100"): 64,
+    ("deepseekv3_proxy_flex_tp2pp2emp16etp1cp1_gb_200_release", "dgx_gb200"): 32,
+    ("deepseekv3_proxy_flex_tp2pp2emp16etp1cp1_gb_200_release_sm", "dgx_gb200"): 32,
+}
+WORLD = ("GPUs not public: as many as bytes between steps, which hold a share of the optimizer's "
+         "states, are within 1 % of (the next powers of two are 2 % and more off)")
 
 
 def git(repository, *command):
@@ -385,6 +406,11 @@ def kernels(o, s, needs):
     s["deterministic"] = o.has("deterministic-mode") or ":4096:8" in o.environment.get(
         "CUBLAS_WORKSPACE_CONFIG", "")
     s["grad_accum_fusion"] = not o.has("no-gradient-accumulation-fusion")
+    if o.has("multi-latent-attention") and o.text("position-embedding-type") == "rope" and \
+            not o.has("no-rope-fusion"):
+        s["rope_fusion"] = True
+    if o.has("tp-comm-overlap"):
+        s["tp_comm_overlap"] = True
     if o.has("defer-embedding-wgrad-compute"):
         s["defer_embedding_wgrad_compute"] = True
         s["wgrad_deferral_limit"] = int(o.text("wgrad-deferral-limit") or 0)
@@ -401,6 +427,8 @@ def kernels(o, s, needs):
     if o.has("num-experts"):
         s["moe_dispatcher"] = o.text("moe-token-dispatcher-type", "allgather")
         s["grouped_gemm"] = o.has("moe-grouped-gemm")
+        if o.text("moe-flex-dispatcher-backend") == "hybridep":
+            s["moe_flex_dispatcher_backend"] = "hybridep"
         if o.has("moe-permute-fusion"):
             s["moe_permute_fusion"] = True
         if o.text("moe-router-dtype") == "fp32":
@@ -511,7 +539,10 @@ def rows(repository, chosen):
         notes = ["padded vocabulary", "rank world-1 only", "steady = allocated at the last logged step"]
         released = config.get("TEST_TYPE") == "release"
         gpus = world.get((kind, case, platform)) or world.get((kind, case, "dgx_h100"))
-        if released:  # at NVIDIA, on more nodes than the recipes say
+        told = RELEASED.get((case, platform)) if branch == "dev" else None
+        if told:
+            gpus = told
+        elif released:  # at NVIDIA, on more nodes than the recipes say
             gpus = layout(o)
             notes.append("world size not public: one replica; without a distributed optimizer "
                          "memory does not depend on it")
@@ -528,6 +559,7 @@ def rows(repository, chosen):
         needs += [NEEDS.get(k, k + " " + str(v)) for k, v in o.values.items()
                   if k not in SAYS_NOTHING and k not in TRANSLATED]
         spec = model(o, kind, s["tp"], needs)
+        found = []
         for metric, value in (("peak_allocated", peak), ("steady_allocated", steady)):
             if not value:
                 continue
@@ -540,7 +572,38 @@ def rows(repository, chosen):
                    "measured": {"metric": metric, "bytes": value}, "notes": "; ".join(notes)}
             if needs:
                 row["x-needs"] = sorted(set(needs))
-            yield row
+            found.append(row)
+        yield from released_rows(o, found, git(repository, "show", f"{commit}:{path}")) if told else found
+
+
+def first_batch(o, s):
+    """Sequences of the first steps, where their number grows."""
+    grows = o.text("step-batch-size-schedule", "").split(":")
+    ramp = o.text("rampup-batch-size", "").strip("[]").split()
+    if len(grows) > 1:
+        s["global_batch"] = int(grows[1].split()[0])
+    elif ramp:
+        s["global_batch"] = int(ramp[0])
+
+
+def released_rows(o, rows, golden):
+    """Rows of a run of RELEASED, and its step: the median of what it logged."""
+    log = json.loads(golden).get("iteration-time", {}).get("values", {})
+    seconds = [float(v) for step, v in log.items() if v != "nan" and int(step) >= 20]
+    for row in rows:
+        s = row["setup"]
+        row.pop("x-needs", None)
+        first_batch(o, s)
+        s["overlap_comm"] = o.has("overlap-grad-reduce") and o.has("overlap-param-gather")
+        if s["gpu"] == "gb200":
+            s["gpus_per_node"] = 4
+        row["notes"] += "; " + WORLD
+        yield row
+    step = {**row, "id": row["id"].rsplit("-", 1)[0] + "-time", "group": "megatron-releases",
+            "kind": "throughput",
+            "measured": {"metric": "step_time_s", "value": statistics.median(seconds)}}
+    step.pop("rank")
+    yield step
 
 
 def main():
