@@ -41,9 +41,10 @@ struct ranks replicas_shards(const struct run *run, bool experts)
 }
 
 /* Of a unit gathered for a pass, so many times in backward, and of its gradients.
- * `late`: when it is needed, not ahead. */
+ * `late`: when it is needed, not ahead; of those in backward `bare_back` are, and
+ * `second_back` beside a second forward. */
 struct traffic {
-    double gather, reduce, gathers_back;
+    double gather, reduce, gathers_back, bare_back, second_back;
     bool late;
 };
 
@@ -169,7 +170,10 @@ static void unit_passes(struct time_result *out, const struct step_clock *s,
 {
     const struct run *run = s->c.run;
     const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
-    const double back = kept ? 0 : t->gather * t->gathers_back;
+    const double back =
+        kept ? 0
+             : t->gather * (t->gathers_back - t->bare_back - t->second_back);
+    const double bare = kept ? 0 : t->gather * t->bare_back;
     if (t->late) {
         tell(&s->c, whose, "gathered");
         overlap(out, &s->c, t->gather + back, (struct hiding){ 0, 0 }, times);
@@ -179,6 +183,11 @@ static void unit_passes(struct time_result *out, const struct step_clock *s,
     }
     tell(&s->c, whose, "forward");
     overlap(out, &s->c, t->gather, beside.forward, times);
+    if (bare > 0) {
+        tell(&s->c, whose, "gathered in backward");
+        overlap(out, &s->c, bare, (struct hiding){ 0, 0 }, times);
+        overlap(out, &s->c, t->gather, beside.forward, times * t->second_back);
+    }
     tell(&s->c, whose, "backward");
     overlap(out, &s->c, back + t->reduce, beside.back, times);
 }
@@ -242,6 +251,64 @@ static void limit_fetches(struct traffic *t, const struct step_clock *s,
         t->gathers_back += again * z.far / z.all;
 }
 
+/* Whether an operation's weight is trained. */
+static bool trains(const struct program *p, const struct op *op)
+{
+    for (uint8_t i = 0; i < op->n_in; i++) {
+        const struct tensor *t =
+            op->in[i] == TENSOR_NONE ? NULL : &p->tensor[op->in[i]];
+        if (t != NULL && t->role == ROLE_PARAM && t->trainable && !t->dropped)
+            return true;
+    }
+    return false;
+}
+
+/* Of a layer's forward, the share after the last adapter. */
+static double share_after_adapters(const struct step_clock *s, uint32_t block)
+{
+    const struct block *b = &s->c.p->block[block];
+    struct clock c = s->c;
+    c.log = NULL;
+    double after = 0;
+    for (uint32_t i = b->op_count; i > 0; i--) {
+        const struct op *op = &c.p->op[b->op_first + i - 1];
+        if (trains(c.p, op))
+            break;
+        struct block_time t;
+        time_op(&t, &c, op);
+        after += pass_total(&t.forward);
+    }
+    const double all = pass_total(&s->block[block].forward);
+    return all > 0 ? fmin(1, after / all) : 0;
+}
+
+/* FSDP 1 gathers each adapter by itself, and its host waits, before it asks for a
+ * gather, until the unit before the last one is done (_limiter_utils.py, two in
+ * flight; peft/utils/other.py, fsdp_auto_wrap_policy): a layer's begins with
+ * what comes after the last adapter of the layer before. In backward the first
+ * adapter asks for it, at the end of a layer. Around a reentrant checkpoint's unit it
+ * is gathered for the second forward, too, and its backward's, whose hooks were
+ * made then, begins beside that (tests/golden/fsdp_hooks.jsonl). */
+static void hold_fetches(struct traffic *t, struct computed *beside,
+                         const struct step_clock *s, uint32_t block,
+                         double again)
+{
+    const struct run *run = s->c.run;
+    if (run->engine != ENGINE_FSDP || !run_is_hf(run)
+        || s->c.p->block[block].kind != BLOCK_LAYER)
+        return;
+    const bool around = run->recompute == RECOMP_FULL
+                        && run->recompute_reentrant && !run->recompute_in_unit;
+    t->gathers_back += around ? again : 0;
+    if (!run_adapts(run) || s->states[block].elems == s->states[block].dropped)
+        return;
+    const double after = share_after_adapters(s, block);
+    beside->forward.computing *= after;
+    beside->forward.waiting *= after;
+    t->second_back = around ? again : 0;
+    t->bare_back = t->gathers_back - t->second_back;
+}
+
 void replicas_gather(struct time_result *out, const struct step_clock *s,
                      const struct counts *n, const struct chunk *k)
 {
@@ -257,8 +324,8 @@ void replicas_gather(struct time_result *out, const struct step_clock *s,
         tell(&s->c, name, "");
         struct traffic t = traffic_of(&s->c, &w);
         limit_fetches(&t, s, b, (double)n->again[b] / n->all[b]);
-        const struct computed beside =
-            computed_of(&s->block[b], n->again[b] > 0, k);
+        struct computed beside = computed_of(&s->block[b], n->again[b] > 0, k);
+        hold_fetches(&t, &beside, s, b, (double)n->again[b] / n->all[b]);
         const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
         const double all = n->all[b] - (bare ? 1 : 0);
         begun = begun || bare;
