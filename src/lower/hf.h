@@ -64,6 +64,9 @@ tensor_id hf_bias(const struct builder *b);
 enum attention hf_kernel(const struct builder *b);
 /* A mask goes to the kernel: layers with a window, Falcon always. */
 bool hf_is_masked(const struct builder *b);
+/* Some token of a batch is masked, by which attention gets a mask or leaves it
+ * out. */
+bool hf_pads(const struct builder *b);
 /* Fused kernels of Liger replace transformers' modules. */
 bool hf_is_liger(const struct builder *b);
 

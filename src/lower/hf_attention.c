@@ -370,6 +370,36 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
 
 /* ---- FlashAttention 2 ---- */
 
+/* Rows of the batch's real tokens, of heads that lie token by token: a copy
+ * where they do not (modeling_flash_attention_utils.py, _index_first_axis). */
+static tensor_id real_rows(struct builder *b, const struct hf_heads *h,
+                           tensor_id places)
+{
+    const struct shape shape = shape_of(b, h->x);
+    tensor_id x = h->x;
+    if (h->layout == HF_HEADS && h->n.n > 1)
+        x = build_copy_as(b, "token by token", x, &shape);
+    return build_index(b, "real tokens", x, places, &shape);
+}
+
+/* _upad_input, flash_attn_varlen_func, pad_input: as if all tokens were real,
+ * which is the most. */
+static tensor_id unpadded(struct builder *b, struct hf_qkv *o)
+{
+    const struct shape rows = SHAPE(b->t);
+    const struct shape begins = SHAPE(DIM("b+1", b->micro.n + 1));
+    const struct shape heads = shape_of(b, o->q.x);
+    const tensor_id places = build_tensor(b, "indices", DT_INT64, &rows);
+    const tensor_id starts = build_tensor(b, "cu_seqlens", DT_INT32, &begins);
+    op_result(b, build_op(b, OP_CAST, "indices", &b->ids, 1), places);
+    op_result(b, build_op(b, OP_CAST, "cu_seqlens", &b->ids, 1), starts);
+    o->k.x = real_rows(b, &o->k, places);
+    o->v.x = real_rows(b, &o->v, places);
+    o->q.x = real_rows(b, &o->q, places);
+    const tensor_id out = one_kernel(b, o, starts, false);
+    return merge(b, build_index(b, "all tokens", out, places, &heads), false);
+}
+
 static tensor_id flash(struct builder *b, struct hf_qkv *o)
 {
     o->q = autocast(b, o->q);
@@ -379,6 +409,8 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
        (kernels-community/vllm-flash-attn3) */
     const tensor_id sinks =
         b->spec->attention_sinks ? hf_sinks(b) : TENSOR_NONE;
+    if (hf_pads(b) && sinks == TENSOR_NONE && !pads_heads(b))
+        return unpadded(b, o);
     return flash_kernel(b, o, sinks, false);
 }
 

@@ -26,7 +26,7 @@ tensor_id hf_mask(const struct builder *b, const struct hf_qkv *o)
     if (o->mask != TENSOR_NONE)
         return o->mask;
     if (b->attends_all)
-        return spec_masks_itself(b->spec) ? hf_table(b, HF_MASK) : TENSOR_NONE;
+        return b->spec->bidirectional ? hf_table(b, HF_MASK) : TENSOR_NONE;
     const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
     if (b->window != 0 && sliding != TENSOR_NONE)
         return sliding;

@@ -30,11 +30,18 @@ static bool makes_mask(const struct spec *m, enum attention kernel)
     return m->family == FAM_QWEN && kernel == ATTN_SDPA;
 }
 
+/* Some token of a batch is masked (masking_utils.py): not of images, which are
+ * as long as one another. */
+bool hf_pads(const struct builder *b)
+{
+    return b->run->mask == MASK_PADDING && b->spec->image == 0;
+}
+
 bool hf_is_masked(const struct builder *b)
 {
     return run_prefixes(b->run) || sees_images(b) || b->window != 0
-           || b->spec->family == FAM_FALCON || makes_mask(b->spec, ATTN_SDPA)
-           || b->spec->index_heads > 0;
+           || hf_pads(b) || b->spec->family == FAM_FALCON
+           || makes_mask(b->spec, ATTN_SDPA) || b->spec->index_heads > 0;
 }
 
 /* ---- tables ---- */
@@ -69,13 +76,17 @@ static bool has_mask(const struct builder *b, bool sliding)
                       || makes_idle_mask(m->family);
     if (b->run->mask == MASK_MODEL && spec_masks_itself(m))
         return !sliding && hf_kernel(b) == ATTN_EAGER;
-    if (m->bidirectional || m->heads == 0) /* Mamba has no attention */
+    if (m->bidirectional)
+        return !sliding && hf_pads(b) && hf_kernel(b) != ATTN_FLASH;
+    if (m->heads == 0) /* Mamba has no attention */
         return false;
     if (sees_images(b))
         return hf_kernel(b) != ATTN_FLASH;
     switch (hf_kernel(b)) {
     case ATTN_EAGER: return sliding == slides(b) || mixed || both;
     case ATTN_SDPA:
+        if (hf_pads(b))
+            return sliding == slides(b) || mixed || both;
         if (sliding && makes_idle_mask(m->family))
             return true;
         if (sliding != slides(b) && !mixed)
@@ -162,8 +173,8 @@ static enum dtype rope_dtype(const struct builder *b)
 }
 
 /* transformers/masking_utils.py: a number an entry for eager, a bool for
- * sdpa, one for all sequences unless images are in them; MPT turns it into a
- * bool, Falcon's alibi is part of it. */
+ * sdpa, one for all sequences unless images or padding are in them; MPT turns
+ * it into a bool, Falcon's alibi is part of it. */
 static void make_mask(struct builder *b, const char *name)
 {
     const bool eager = hf_kernel(b) == ATTN_EAGER;
@@ -182,12 +193,13 @@ static void make_mask(struct builder *b, const char *name)
     const bool two = b->spec->decoder_layers > 0; /* the decoder's */
     const struct dim keys = two ? b->s_target : b->s;
     struct dim rows = two ? b->s_target : b->sq;
-    if (spec_masks_itself(b->spec)) /* get_extended_attention_mask */
+    if (b->run->mask == MASK_MODEL
+        && spec_masks_itself(b->spec)) /* get_extended_attention_mask */
         rows = b->one;
     const struct shape shape = SHAPE(b->micro, heads, rows, keys);
     const tensor_id mask = build_shared(b, name, dtype, &shape);
-    if (dtype == DT_BOOL && !eager
-        && !sees_images(b)) /* sdpa_mask expands it */
+    if (dtype == DT_BOOL && !eager && !sees_images(b)
+        && !hf_pads(b)) /* sdpa_mask expands it */
         b->p->tensor[mask].bytes /= b->micro.n;
     /* of a class whose end stands in the same forward */
     b->p->tensor[mask].held = b->spec->head == HEAD_ONE;
@@ -229,6 +241,9 @@ static void make_inputs(struct builder *b)
                         ? "position buffer"
                         : "position_ids",
                     DT_INT64, &rows);
+    const struct shape words = SHAPE(b->t);
+    if (b->run->mask == MASK_PADDING) /* the collator's */
+        build_input(b, "attention_mask", DT_INT64, &words);
     if (m->mel_bins > 0)
         hf_audio_input(b);
     else if (m->classes > 0)

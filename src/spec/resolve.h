@@ -88,6 +88,14 @@ void resolve_recompute(struct run *r);
 void resolve_kernels(struct run *r, const struct spec *spec);
 void resolve_buffers(struct run *r, const struct spec *spec);
 
+/* ---- resolve_padding.c ---- */
+
+/* The setup says that batches are padded, whatever the model makes of it. */
+bool resolve_pads(const struct run *r);
+/* Who masks: with padding, only where some layer gets a mask by it. */
+void resolve_mask(struct run *r, const struct spec *spec);
+void resolve_say_padding(struct run *r, const struct spec *spec);
+
 /* ---- resolve_lengths.c ---- */
 
 /* Once seq_len is known. */

@@ -230,6 +230,8 @@ static void resolve_attention(struct run *r, const struct spec *spec)
     const bool half = r->prec.compute != DT_FP32;
     enum attention kernel =
         half && has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
+    if (r->mask == MASK_PADDING) /* transformers' default, which has a mask */
+        kernel = ATTN_SDPA;
     if (run_is_hf(r))
         kernel = spec_hf_attention(spec, kernel);
     /* transformers' Trainer cuts sequences for no other */
@@ -338,6 +340,7 @@ static enum loss default_loss(const struct run *r)
 
 void resolve_kernels(struct run *r, const struct spec *spec)
 {
+    resolve_mask(r, spec);
     resolve_attention(r, spec);
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, default_loss(r));
@@ -348,8 +351,6 @@ void resolve_kernels(struct run *r, const struct spec *spec)
         r, KEY_SHIFT_LOGITS,
         r->fp32_logits || (run_is_litgpt(r) && r->loss == LOSS_STANDARD));
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
-    r->mask =
-        (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
     if (r->impl == IMPL_PAPER)
         resolve_note(r, KEY_COUNT,
                      "attention spelled out, dropout everywhere, as in the "

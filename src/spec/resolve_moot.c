@@ -334,7 +334,7 @@ static bool has_sdpa_mask(const struct run *r, const struct spec *spec)
     const bool own = spec->family == FAM_BAICHUAN ? spec->position == POS_ROPE
                                                   : spec->family == FAM_QWEN;
     return slides || own || spec->family == FAM_FALCON || spec->index_heads > 0
-           || spec->joint == JOINT_GEMMA3;
+           || spec->joint == JOINT_GEMMA3 || r->mask == MASK_PADDING;
 }
 
 static void say_mask_per_head(struct run *r, const struct spec *spec)
@@ -393,6 +393,7 @@ static void say_moot_norm(struct run *r, const struct spec *spec)
 static void say_moot_mask(struct run *r, const struct spec *spec)
 {
     say_mask_per_head(r, spec);
+    resolve_say_padding(r, spec);
     if (r->mask != MASK_MODEL)
         return;
     if (!run_is_hf(r) || r->attention != ATTN_EAGER || !spec_masks_itself(spec))

@@ -319,7 +319,8 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 #define ATTENTION_MASK_MAP(X)                                                  \
     X(MASK_NONE, "none")                                                       \
     X(MASK_DATALOADER, "dataloader")                                           \
-    X(MASK_MODEL, "model")
+    X(MASK_MODEL, "model")                                                     \
+    X(MASK_PADDING, "padding")
 
 #define ALLOCATOR_MAP(X)                                                       \
     X(ALLOC_DEFAULT, "default")                                                \

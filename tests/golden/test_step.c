@@ -294,6 +294,8 @@ static bool lower(struct step *s, const struct json *root, size_t len,
     run->attention_dropout = drops ? spec.attention_dropout : 0;
     run->head_dropout = drops ? spec.head_dropout : 0;
     run->act_dropout = drops ? spec.act_dropout : 0;
+    if (json_member(root, "padded") != NULL)
+        run->mask = MASK_PADDING;
     run->mask_per_head = json_member(root, "mask_per_head") != NULL;
     if (strcmp(word(root, "ssm_kernel"), "torch") == 0)
         run->ssm_kernel = SSM_KERNEL_TORCH;

@@ -341,10 +341,11 @@ static void describe(struct run_name *out, const struct json *run)
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     /* Megatron's data loader makes a batch for each pass, and nobody holds it */
     const bool held = !is_setup(run, "framework", "megatron");
-    out->ids =
-        held ? handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
-                          * setup_number(run, "seq_len"))
-             : 0;
+    const uint64_t words =
+        handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
+                   * setup_number(run, "seq_len"));
+    const bool padded = is_setup(run, "attention_mask", "padding");
+    out->ids = !held ? 0 : padded ? 2 * words : words;
 }
 
 /* The states to the byte, where the recording says: scalars take what the

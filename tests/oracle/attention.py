@@ -76,6 +76,26 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     return Flash2Varlen.apply(q, k, v, cu_seqlens_q)
 
 
+class PutFirst(torch.autograd.Function):
+    """index_put_first_axis of flash-attn (flash_attn/bert_padding.py), by which pad_input makes rows of real tokens all rows."""
+
+    @staticmethod
+    def forward(ctx, values, indices, rows):
+        ctx.save_for_backward(indices)
+        output = torch.zeros(rows, *values.shape[1:], device=values.device, dtype=values.dtype)
+        output[indices] = values
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        indices, = ctx.saved_tensors
+        return grad[indices], None, None
+
+
+def pad_input(values, indices, batch, seqlen):
+    return PutFirst.apply(values, indices, batch * seqlen).view(batch, seqlen, *values.shape[1:])
+
+
 class GroupedMm(torch.autograd.Function):
     """torch.nn.functional.grouped_mm for fp32: its kernels take fp32, the rule that makes fake tensors does not."""
 
@@ -143,7 +163,7 @@ def install(cuda):
     package.__spec__ = importlib.machinery.ModuleSpec("flash_attn", None)
     package.__version__ = "2.8.3"
     padding = types.ModuleType("flash_attn.bert_padding")
-    padding.pad_input = padding.unpad_input = None
+    padding.pad_input, padding.unpad_input = pad_input, None
     sys.modules["flash_attn"], sys.modules["flash_attn.bert_padding"] = package, padding
     modeling_flash_attention_utils.is_flash_attn_2_available = lambda *_, **__: True
     modeling_flash_attention_utils.flash_attn_supports_top_left_mask = lambda *_, **__: False

@@ -45,12 +45,13 @@ def sequence(config, shape):
     return shape["s"]
 
 
-def record(family, dtype, attn, dropout, setting=None, **sizes):
+def record(family, dtype, attn, dropout, setting=None, padded=False, **sizes):
     kind = "long" if family in families.LONG else "odd" if family in families.ODD else SHAPE
     shape = dict(families.SHAPES[kind], **sizes)
-    three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
-    two = measure.Run(family, shape, dtype, attn, dropout, layers=2, setting=setting)
-    step = measure.Run(family, shape, dtype, attn, dropout, backward=True, setting=setting)
+    more = dict(setting=setting, padded=padded)
+    three = measure.Run(family, shape, dtype, attn, dropout, **more)
+    two = measure.Run(family, shape, dtype, attn, dropout, layers=2, **more)
+    step = measure.Run(family, shape, dtype, attn, dropout, backward=True, **more)
     phases = {name: {k: v[k] for k in ("start", "peak", "op", "end") if k in v}
               for name, v in step.tracker.phases.items() if name != "after"}
     top = max((v["peak"], n) for n, v in phases.items())

@@ -129,7 +129,8 @@ class Run:
     """Builds the model on `where` ("cuda": fake tensors, "cpu": real ones), runs forward and, if asked, backward."""
 
     def __init__(self, family, shape, dtype="bf16", attn="sdpa", dropout="default", layers=None, where="cuda",
-                 backward=False, hold_logits=False, experts="grouped_mm", observer=Tracker, setting=None):
+                 backward=False, hold_logits=False, experts="grouped_mm", observer=Tracker, setting=None,
+                 padded=False):
         self.config, self.settings = make_config(family, shape, dropout, layers)
         more = {"experts_implementation": experts} if family == "mixtral" else {}
         self.family, self.shape, self.where = family, shape, where
@@ -166,6 +167,8 @@ class Run:
                 given = families.image(self.config, shape["b"], where)
             else:
                 given = dict(input_ids=ids)
+            if padded:
+                given["attention_mask"] = torch.ones_like(ids)
             outside = list(model.parameters()) + list(model.buffers()) + list({**given, **wanted}.values()) + beside
             self.beside = beside
             if not backward:

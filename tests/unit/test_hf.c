@@ -260,6 +260,8 @@ static bool check_golden(const char *name, const struct json *root,
     const bool dropout = strstr(name, "-0.json") == NULL;
     set_run(&f, number_of(root, "b"), number_of(root, "s"),
             text_of(root, "dtype"), text_of(root, "attention"), dropout);
+    if (json_member(root, "padded") != NULL)
+        f.run.mask = MASK_PADDING;
     if (json_member(root, "ssm_kernel") != NULL)
         f.run.ssm_kernel = SSM_KERNEL_TORCH;
     lower(&f);
