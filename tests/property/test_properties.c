@@ -365,7 +365,7 @@ static void more_of(struct trial *t, uint64_t seed)
     if (old && !is_chosen(t, "attention", "sdpa"))
         c[1].value = PICK(&seed, "true", "false");
     if (hf)
-        c[2].value = PICK(&seed, "model", "none");
+        c[2].value = PICK(&seed, "model", "none", "padding");
 }
 
 /* Tensor parallelism of Hugging Face's layers, of those that have a plan: by
