@@ -88,6 +88,22 @@ static tensor_id logits_in_fp32(struct builder *b, tensor_id x)
     return build_linear(b, &l);
 }
 
+/* hidden_states *= torch.empty_like(hidden_states).uniform_(...), in training:
+ * MixtralSparseMoeBlock's, MiniMaxM2SparseMoeBlock's; Phimoe's router does it
+ * once more. Backward wants the noise. */
+static tensor_id jittered(struct builder *b, tensor_id x)
+{
+    const unsigned times = b->spec->family == FAM_PHIMOE ? 2 : 1;
+    const struct shape shape = shape_of(b, x);
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    for (unsigned i = 0; i < times && b->spec->router_noise > 0; i++) {
+        const tensor_id noise = build_tensor(b, "router noise", dtype, &shape);
+        op_result(b, build_op(b, OP_COPY, "router noise", &b->ids, 1), noise);
+        x = build_binary_in_place(b, OP_MUL, "x noise", x, noise);
+    }
+    return x;
+}
+
 /* Best k of each row, and what grouped_mm counts of them: rows of each expert,
  * int32, kept by both products. */
 static tensor_id choose(struct builder *b, tensor_id scores, tensor_id *indices)
@@ -672,6 +688,7 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
         return moe_of_inputs(b, x);
     if (m->family == FAM_DBRX)
         return hf_dbrx(b, x);
+    x = jittered(b, x);
     const bool first =
         m->shared_ffn > 0 && (m->shared_gate || m->family == FAM_ERNIE_MOE);
     if (first)

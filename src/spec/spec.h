@@ -525,6 +525,8 @@ struct spec {
     uint64_t shared_ffn;    /* width of shared experts, 0 none */
     struct pattern sparse;  /* layers with experts */
     bool router_bias;
+    double router_noise; /* in training the input of experts is multiplied by
+                            uniform numbers this far from 1; 0: it is not */
     enum router router;
     uint64_t router_groups;     /* of which some are chosen first; 0, 1: none */
     uint64_t router_top_groups; /* so many */

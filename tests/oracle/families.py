@@ -320,6 +320,15 @@ HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
 }
 FAMILIES.update(HYBRID)
 
+def _routed(name, **keys):
+    return lambda c: dict(FAMILIES[name][0](c), max_position_embeddings=c["s"], **keys)
+
+
+ROUTED = {  # whole steps of keys that experts have: step_families.py
+    "mixtral-noise": _routed("mixtral", router_jitter_noise=0.01),
+    "phimoe-noise": _routed("phimoe", input_jitter_noise=0.01),
+}
+
 MIXED = {  # whole steps of layers of both kinds: step.py
     "granitemoehybrid-mixed": lambda c: _granite_hybrid(c, "full_attention", layer_types=(
         ["linear_attention", "full_attention"] * c["L"])[:c["L"]]),

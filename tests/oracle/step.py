@@ -79,6 +79,8 @@ def sizes(family, c):
                     n_positions=c["s"])
     if family in families.MIXED:
         return families.MIXED[family](c)
+    if family in families.ROUTED:
+        return families.ROUTED[family](c)
     if family in families.STATE_SPACE:
         return families.STATE_SPACE[family][0](c)
     if family == "falcon-rw":

@@ -1,8 +1,9 @@
 """Whole steps of families whose classes hold other things than Llama's: what step.py and step_lora.py do.
 
-usage: step_families.py FOLDER [checkpoints] [variables] [leaf]
+usage: step_families.py FOLDER [checkpoints] [variables] [leaf] [noise]
 checkpoints: under autocast, of experts and of Falcon; variables: adapters in layers whose variables hold what attention was
-given, and gave; leaf: adapters where a class makes something of the words' embedding, which is a leaf
+given, and gave; leaf: adapters where a class makes something of the words' embedding, which is a leaf; noise: what
+training multiplies the input of experts by
 """
 import device  # noqa: F401  (before torch)
 
@@ -13,6 +14,7 @@ import step_lora
 CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4_text")
 VARIABLES = ("phi", "stablelm", "cohere-qknorm", "mpt")
 LEAF = ("gpt2", "opt", "gpt_bigcode", "granite", "bloom")
+NOISE = ("mixtral-noise", "phimoe-noise")
 EAGER = ("bloom", "mpt")  # of these transformers has no other kernel
 
 
@@ -45,7 +47,15 @@ def adapted(families):
             yield step_lora.Run(**base, setting="all-fp32-dropout", recompute=recompute)
 
 
-RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES), leaf=lambda: adapted(LEAF))
+def routed(families):
+    for family in families:
+        for precision in ("bf16", "bf16-amp"):
+            for recompute in ("none", "full"):
+                yield step.Run(family=family, shape="long", precision=precision, recompute=recompute)
+
+
+RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES), leaf=lambda: adapted(LEAF),
+            noise=lambda: routed(NOISE))
 
 
 def record(run):
