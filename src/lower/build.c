@@ -237,7 +237,8 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->whole = spec;
     b->run = run;
     b->hidden = b->memory = b->pixels = b->eye_tables = TENSOR_NONE;
-    b->deep = b->deep_last = b->past_gradient = TENSOR_NONE;
+    b->deep = b->deep_last = b->balance = TENSOR_NONE;
+    b->past_gradient = TENSOR_NONE;
     start_routing(p, spec);
     start_dtypes(b);
     start_text(b);

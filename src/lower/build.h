@@ -133,6 +133,8 @@ struct builder {
                              own, beside those of its text; TENSOR_NONE */
     tensor_id deep;       /* what mergers beside the last one hand on, as who
                              takes it sees it; TENSOR_NONE */
+    tensor_id balance;    /* logits of all routers, as the head sees them where
+                             it has a loss of them; TENSOR_NONE */
     tensor_id deep_last;  /* the same of a merger in the head; TENSOR_NONE */
     tensor_id target_ids; /* of a decoder with an encoder, where they come
                              with the data */

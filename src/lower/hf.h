@@ -334,6 +334,12 @@ uint64_t hf_mlp_lora(const struct builder *b, enum lora_target target);
 
 tensor_id hf_mlp(struct builder *b, tensor_id x);
 
+/* ---- hf_balance.c ---- */
+
+void hf_balance_begin(struct builder *b);
+void hf_balance_note(struct builder *b, tensor_id logits);
+tensor_id hf_balance_loss(struct builder *b, tensor_id loss);
+
 /* ---- hf_mtp.c ---- */
 
 /* `loss` and those of the prediction modules; `head` is the weight of the
@@ -346,6 +352,7 @@ tensor_id hf_mtp(struct builder *b, tensor_id x, tensor_id head,
 struct routing {
     tensor_id weights; /* [b*s, k] */
     tensor_id indices;
+    tensor_id logits; /* as the router returns them */
 };
 tensor_id hf_moe(struct builder *b, tensor_id x);
 

@@ -288,6 +288,7 @@ static tensor_id words(struct builder *b, tensor_id x)
                                          fused_cross_entropy_chunk(b));
     else
         loss = standard_loss(b, x, weight);
+    loss = hf_balance_loss(b, loss);
     return hf_mtp(b, x, weight, loss);
 }
 

@@ -141,10 +141,11 @@ static struct routing route_softmax(struct builder *b, tensor_id x)
 {
     const enum family family = b->spec->family;
     const bool deepseek = family == FAM_DEEPSEEK || family == FAM_DEEPSEEK_V2;
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
     const tensor_id logits =
         deepseek ? logits_in_fp32(b, x) : router_logits(b, x);
     const enum dtype dtype = tensor_of(b, logits)->dtype;
+    r.logits = logits;
     const tensor_id up = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id p = build_softmax(b, "router softmax", up, DT_FP32);
     r.weights = renormed(b, choose(b, p, &r.indices));
@@ -161,7 +162,7 @@ static struct routing route_softmax(struct builder *b, tensor_id x)
 /* GptOssTopKRouter in the logits' dtype, GraniteMoeTopKRouter in fp32. */
 static struct routing route_chosen(struct builder *b, tensor_id x)
 {
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
     const struct linear l = router_of(b, x);
     tensor_id logits = build_linear(b, &l);
     static const enum family granite[] = { FAM_GRANITEMOE, FAM_GRANITEMOES,
@@ -169,6 +170,7 @@ static struct routing route_chosen(struct builder *b, tensor_id x)
     const bool up = IS_AMONG(b->spec->family, granite);
     if (up)
         logits = build_cast(b, "router fp32", logits, DT_FP32);
+    r.logits = logits;
     const tensor_id top = choose(b, logits, &r.indices);
     const enum dtype dtype = tensor_of(b, top)->dtype;
     const bool autocasts = b->autocast;
@@ -186,11 +188,11 @@ static struct routing route_chosen(struct builder *b, tensor_id x)
 static struct routing route_sigmoid(struct builder *b, tensor_id x)
 {
     const struct dim k = DIM("k", b->spec->experts_per_token);
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
+    const bool linear = b->spec->family == FAM_MINIMAX_M2; /* as Mixtral's */
+    r.logits = linear ? router_logits(b, x) : logits_in_fp32(b, x);
     const tensor_id logits =
-        b->spec->family == FAM_MINIMAX_M2 /* a linear, as Mixtral's */
-            ? build_cast(b, "router fp32", router_logits(b, x), DT_FP32)
-            : logits_in_fp32(b, x);
+        linear ? build_cast(b, "router fp32", r.logits, DT_FP32) : r.logits;
     const tensor_id scores = build_unary(b, OP_TANH, "sigmoid", logits);
     const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
     const struct shape each = SHAPE(b->experts);
@@ -210,7 +212,7 @@ static struct routing route_lfm2(struct builder *b, tensor_id x)
     const struct dim k = DIM("k", b->spec->experts_per_token);
     const struct shape each = SHAPE(b->experts), chosen = SHAPE(b->t, k);
     const struct shape ends = SHAPE(b->experts_on);
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
     const tensor_id scores =
         build_unary(b, OP_TANH, "sigmoid", router_logits(b, x));
     tensor_id top;
@@ -235,10 +237,11 @@ static struct routing route_ernie(struct builder *b, tensor_id x)
     const struct dim k = DIM("k", b->spec->experts_per_token);
     const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
     const bool autocasts = b->autocast;
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
     b->autocast = false;
     const tensor_id logits = logits_in_fp32(b, x);
     const tensor_id p = build_softmax(b, "router softmax", logits, DT_FP32);
+    r.logits = logits;
     build_param(b, &(struct param){ .name = "e_score_correction_bias",
                                     .group = PG_ROUTER,
                                     .rows = b->experts,
@@ -293,9 +296,10 @@ static struct routing route_sparsemixer(struct builder *b, tensor_id x)
     const struct linear l = router_of(b, x);
     const struct dim two = DIM("k", 2);
     const struct shape pair = SHAPE(b->t, two), ends = SHAPE(b->experts_on);
-    struct routing r;
+    struct routing r = { .logits = TENSOR_NONE };
     tensor_id first, second;
     const tensor_id logits = build_linear(b, &l);
+    r.logits = logits;
     const tensor_id weight = sampled(b, logits, &first);
     const tensor_id other = sampled(b, logits, &second);
     struct op *op = &b->p->op[b->p->n_ops - 1]; /* kept as choose() says */
@@ -694,6 +698,7 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
     if (first)
         shared = shared_expert(b, x);
     const struct routing r = route(b, x);
+    hf_balance_note(b, r.logits);
     tensor_id out = dispatch(b, latent_proj(b, x, false), &r);
     out = build_all_reduce(b, "experts all-reduce", out, COMM_EP);
     out = latent_proj(b, out, true);

@@ -333,6 +333,7 @@ void hf_make_tables(struct builder *b)
     make_shared(b);
     make_eye_tables(b);
     hf_deep_features(b);
+    hf_balance_begin(b);
     hf_prompt_labels(b);
     build_memory(b);
     if (b->memory != TENSOR_NONE) /* encoder_outputs */

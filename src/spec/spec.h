@@ -527,6 +527,7 @@ struct spec {
     bool router_bias;
     double router_noise; /* in training the input of experts is multiplied by
                             uniform numbers this far from 1; 0: it is not */
+    bool balances;       /* a second loss, of all routers' logits */
     enum router router;
     uint64_t router_groups;     /* of which some are chosen first; 0, 1: none */
     uint64_t router_top_groups; /* so many */

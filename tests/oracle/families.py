@@ -326,6 +326,8 @@ def _routed(name, **keys):
 
 ROUTED = {  # whole steps of keys that experts have: step_families.py
     "mixtral-noise": _routed("mixtral", router_jitter_noise=0.01),
+    "qwen3_moe-balance": _routed("qwen3_moe", output_router_logits=True, num_experts=256, moe_intermediate_size=16),
+    "granitemoe-balance": _routed("granitemoe", output_router_logits=True, num_local_experts=256, intermediate_size=16),
     "phimoe-noise": _routed("phimoe", input_jitter_noise=0.01),
 }
 

@@ -1,9 +1,9 @@
 """Whole steps of families whose classes hold other things than Llama's: what step.py and step_lora.py do.
 
-usage: step_families.py FOLDER [checkpoints] [variables] [leaf] [noise]
+usage: step_families.py FOLDER [checkpoints] [variables] [leaf] [noise] [balance]
 checkpoints: under autocast, of experts and of Falcon; variables: adapters in layers whose variables hold what attention was
 given, and gave; leaf: adapters where a class makes something of the words' embedding, which is a leaf; noise: what
-training multiplies the input of experts by
+training multiplies the input of experts by; balance: a loss of routers' logits
 """
 import device  # noqa: F401  (before torch)
 
@@ -15,6 +15,7 @@ CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4
 VARIABLES = ("phi", "stablelm", "cohere-qknorm", "mpt")
 LEAF = ("gpt2", "opt", "gpt_bigcode", "granite", "bloom")
 NOISE = ("mixtral-noise", "phimoe-noise")
+BALANCE = ("qwen3_moe-balance", "granitemoe-balance")
 EAGER = ("bloom", "mpt")  # of these transformers has no other kernel
 
 
@@ -50,12 +51,13 @@ def adapted(families):
 def routed(families):
     for family in families:
         for precision in ("bf16", "bf16-amp"):
-            for recompute in ("none", "full"):
-                yield step.Run(family=family, shape="long", precision=precision, recompute=recompute)
+            for recompute, reentrant in (("none", False), ("full", False), ("full", True)):
+                yield step.Run(family=family, shape="long", precision=precision, recompute=recompute,
+                               recompute_reentrant=reentrant)
 
 
 RUNS = dict(checkpoints=checkpoints, variables=lambda: adapted(VARIABLES), leaf=lambda: adapted(LEAF),
-            noise=lambda: routed(NOISE))
+            noise=lambda: routed(NOISE), balance=lambda: routed(BALANCE))
 
 
 def record(run):
