@@ -142,7 +142,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     hf_hold(b, "key_states", repeated);
     name_scores(b, first, end);
     hf_hold_frozen(b, "value_states", v.x);
-    b->weights = p;
+    b->weights = b->spec->attention_sinks ? low : p; /* .to(), and a name */
     return merge(b, context, true);
 }
 

@@ -458,6 +458,7 @@ static tensor_id gate_clamped(struct builder *b, const tensor_id part[2])
     const tensor_id glu = build_mul(b, "glu", gate, s);
     const tensor_id plus = build_unary(b, OP_ADD, "up + 1", up);
     const tensor_id product = build_mul(b, "gated", plus, glu);
+    hf_hold(b, "gate", gate);
     hf_hold(b, "up", up);
     return product;
 }
@@ -487,6 +488,7 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert,
     tensor_id product;
     if (b->spec->family == FAM_GPT_OSS) {
         product = gate_clamped(b, part);
+        hf_hold(b, "proj_out", both); /* what the gate is called with */
     } else {
         const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
         product = build_mul(b, "gated", act, part[1]);

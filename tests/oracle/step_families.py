@@ -11,12 +11,12 @@ import attention
 import step
 import step_lora
 
-CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4_text")
+CHECKPOINTS = ("falcon", "falcon-new", "mixtral", "olmoe", "granitemoe", "llama4_text", "gpt_oss")
 VARIABLES = ("phi", "stablelm", "cohere-qknorm", "mpt")
 LEAF = ("gpt2", "opt", "gpt_bigcode", "granite", "bloom")
 NOISE = ("mixtral-noise", "phimoe-noise")
 BALANCE = ("qwen3_moe-balance", "granitemoe-balance")
-EAGER = ("bloom", "mpt")  # of these transformers has no other kernel
+EAGER = ("bloom", "mpt", "gpt_oss")  # of these transformers has no other kernel
 
 
 def kernel(run):
@@ -37,7 +37,8 @@ def record_of(record):
 def checkpoints():
     for family in CHECKPOINTS:
         for reentrant in (False, True):
-            yield step.Run(family=family, shape="long", recompute="full", recompute_reentrant=reentrant)
+            yield step.Run(family=family, shape="long", attention="eager" if family in EAGER else "sdpa", recompute="full",
+                           recompute_reentrant=reentrant)
 
 
 def adapted(families):
