@@ -354,6 +354,19 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
     const memplan_model *model, const memplan_setup *setup, const char *dialect,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
+/** What the file that memplan_emit writes leaves to others: of each key of the
+ *  setup that the file does not say, and that neither a default nor other keys
+ *  come to, an item in the caller's `unsaid`, with status MEMPLAN_OK, the key,
+ *  its value in the message, and in the hint who says it where that is known
+ *  ("gradient_checkpointing true of TrainingArguments says it"). The file's
+ *  setup with these keys set beside it is the whole one. Items hold no pointers
+ *  and nothing is owned; `count` may exceed capacity, as of errors. `unsaid`
+ *  must not be `errs`. Returns what memplan_emit does, but E_WRITE; whether
+ *  such a file may be written that alone makes sure of. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit_unsaid(
+    const memplan_model *model, const memplan_setup *setup, const char *dialect,
+    memplan_errors *unsaid, memplan_errors *errs);
+
 /** A file that the last text read by memplan_setup_import goes on in, as the
  *  text names it, and its dialect; NULL when there is none. After a "hostfile"
  *  was read there may be another. The setup's, until the next import. */

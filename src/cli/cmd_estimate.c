@@ -4,6 +4,8 @@
  */
 #include "cli.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static enum cli_exit estimate_write(struct cli *cli, memplan_view view,
@@ -48,22 +50,50 @@ static enum cli_exit find_write(struct cli *cli, const memplan_model *model,
     return r;
 }
 
-/* What is trained a launch file leaves to the code, or to PEFT's own file. */
-static void note_unsaid(struct cli *cli, const memplan_setup *setup)
+enum { UNSAID_MAX = 192, UNSAID_TEXT = 768 }; /* more than there are keys */
+
+/* "--lora-rank, --lora-targets" of those that one hint is of, as many as there
+ * is room for; cleared. */
+static void take_options(memplan_errors *unsaid, const char *hint,
+                         char text[UNSAID_TEXT])
 {
-    if (strcmp(cli->emit, "peft") == 0 || strcmp(cli->emit, "torchrun") == 0)
-        return;
-    if (memplan_setup_has(setup, "lora_rank")
-        || memplan_setup_has(setup, "peft_type"))
-        message_note(cli, strcmp(cli->emit, "megatron") == 0
-                              ? "the adapters are not in it: a recipe of "
-                                "Megatron-Bridge's has them, as peft.dim and "
-                                "peft.target_modules"
-                              : "the adapters are not in it: --emit peft "
-                                "writes their adapter_config.json");
-    if (memplan_setup_has(setup, "freeze_trainable_layers")
-        || memplan_setup_has(setup, "freeze"))
-        message_note(cli, "what is frozen is not in it: the code freezes it");
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < unsaid->count && i < unsaid->capacity; i++) {
+        memplan_error *e = &unsaid->item[i];
+        if (e->key[0] == '\0' || strcmp(e->hint, hint) != 0)
+            continue;
+        if (n + sizeof e->key + sizeof ", --" > UNSAID_TEXT)
+            return;
+        n += (size_t)snprintf(text + n, UNSAID_TEXT - n, "%s--%s",
+                              n > 0 ? ", " : "", e->key);
+        e->key[0] = '\0';
+    }
+}
+
+/* What the file leaves to others: a note of each that says some of it. */
+static void note_unsaid(struct cli *cli, const memplan_model *model,
+                        const memplan_setup *setup)
+{
+    char text[UNSAID_TEXT], hint[sizeof(((memplan_error *)0)->hint)];
+    memplan_error *item = calloc(UNSAID_MAX, sizeof *item);
+    memplan_errors unsaid = { item, item != NULL ? UNSAID_MAX : 0, 0 };
+    const memplan_status status =
+        memplan_emit_unsaid(model, setup, cli->emit, &unsaid, NULL);
+    if (item == NULL || status != MEMPLAN_OK)
+        message_note(
+            cli, "what is not in it cannot be told: %s",
+            memplan_status_text(item == NULL ? MEMPLAN_E_NOMEM : status));
+    for (size_t i = 0; i < unsaid.count && i < unsaid.capacity; i++) {
+        if (item[i].key[0] == '\0')
+            continue;
+        memcpy(hint, item[i].hint, sizeof hint);
+        take_options(&unsaid, hint, text);
+        for (char *p = text; *p != '\0'; p++)
+            *p = (char)(*p == '_' ? '-' : *p);
+        message_note(cli, "not in it: %s; %s", text, hint);
+    }
+    free(item);
 }
 
 static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
@@ -72,7 +102,7 @@ static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
     memplan_status status = memplan_emit(model, setup, cli->emit, text_write,
                                          &cli->out, cli_errors(cli));
     if (status == MEMPLAN_OK) {
-        note_unsaid(cli, setup);
+        note_unsaid(cli, model, setup);
         return CLI_OK;
     }
     return message_library(

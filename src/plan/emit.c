@@ -2,9 +2,9 @@
  * Owns memplan_emit: writes a setup in another program's words, reads that
  * again, and lets it pass only when both mean the same run and the same peak.
  */
+#include "plan/emit.h"
+
 #include "plan/plan.h"
-#include "plan/report_data.h"
-#include "spec/config_emit.h"
 
 #include <string.h>
 
@@ -17,22 +17,32 @@ static bool is_named(const struct config_dialect *of, const char *name)
                && str_same_name(str_of(of->also), str_of(name)));
 }
 
-static const struct config_dialect *find_writer(const char *name)
+const struct config_dialect *emit_find_writer(const char *name, struct diag *d)
 {
     size_t i = 0;
     const struct config_dialect *of = config_dialect(0);
     while (of != NULL && (of->render == NULL || !is_named(of, name)))
         of = config_dialect(++i);
+    if (of == NULL)
+        diag_hint(
+            diag_add(d, MEMPLAN_E_UNKNOWN,
+                     "no file of '%.40s' is "
+                     "written",
+                     name),
+            "use deepspeed, torchtitan, megatron, accelerate, torchrun, peft or "
+            "training-args");
     return of;
 }
 
 /* Megatron-LM's whole setup is on torchrun's line. */
-static const struct config_dialect *writer_for(const struct config_dialect *of,
-                                               const struct run *r)
+const struct config_dialect *emit_writer_for(const struct config_dialect *of,
+                                             const struct run *r,
+                                             struct diag *d)
 {
     const bool megatron = r->framework == FW_MEGATRON;
-    return of->table == &config_torchrun && megatron ? find_writer("megatron")
-                                                     : of;
+    return of->table == &config_torchrun && megatron
+               ? emit_find_writer("megatron", d)
+               : of;
 }
 
 /* Given beside a launch file: another file or the code has it. */
@@ -124,8 +134,8 @@ static void replace_launch(struct setup *s, const struct setup *file,
 }
 
 /* A node that is not full has as many GPUs as there are. */
-static bool same_value(const struct run *a, const struct run *b,
-                       enum setup_key key)
+bool emit_same_value(const struct run *a, const struct run *b,
+                     enum setup_key key)
 {
     enum { TEXT = 2048 };
     char left[TEXT], right[TEXT];
@@ -145,8 +155,7 @@ static bool same_value(const struct run *a, const struct run *b,
            == 0;
 }
 
-/* Whose file each framework's setup is written as; NULL: nobody's alone. */
-static const char *own_file(enum framework framework)
+const char *emit_own_file(enum framework framework)
 {
     switch (framework) {
     case FW_HF: return "training-args";
@@ -166,7 +175,7 @@ static const char *own_file(enum framework framework)
 static void hint_framework(memplan_error *e, const struct run *a,
                            const char *got)
 {
-    const char *own = own_file(a->framework);
+    const char *own = emit_own_file(a->framework);
     if (own != NULL)
         diag_hint(e, "its own is --emit %s; or use --framework %s", own, got);
     else
@@ -201,23 +210,22 @@ static bool same_runs(const struct run *a, const struct run *b,
     for (int asked = 1; asked >= 0 && d->status == MEMPLAN_OK; asked--) {
         for (size_t k = 0; k < KEY_COUNT; k++) {
             const enum setup_key key = (enum setup_key)k;
-            if (a->given[k] == (asked != 0) && !same_value(a, b, key))
+            if (a->given[k] == (asked != 0) && !emit_same_value(a, b, key))
                 report(a, &b->setup, name, key, d);
         }
     }
     return d->status == MEMPLAN_OK;
 }
 
-static memplan_status read_back(struct setup *s, const struct emit *e,
-                                struct diag *d)
+memplan_status emit_read(struct setup *file, const struct emit *e,
+                         struct diag *d)
 {
     const struct config_dialect *of = e->dialect;
-    struct setup file = { .notes = 0 };
     struct arena arena;
     arena_init(&arena, NULL);
     const struct json *root = of->parse(&arena, e->text, strlen(e->text), d);
     if (root != NULL)
-        config_read(&(struct config){ .s = &file,
+        config_read(&(struct config){ .s = file,
                                       .table = of->table,
                                       .root = root,
                                       .text = e->text,
@@ -225,6 +233,14 @@ static memplan_status read_back(struct setup *s, const struct emit *e,
                                       .name = "what is written",
                                       .d = d });
     arena_release(&arena);
+    return d->status;
+}
+
+static memplan_status read_back(struct setup *s, const struct emit *e,
+                                struct diag *d)
+{
+    struct setup file = { .notes = 0 };
+    emit_read(&file, e, d);
     replace_launch(s, &file, e);
     return d->status;
 }
@@ -288,7 +304,7 @@ static memplan_status write_checked(const memplan_model *model,
     } else if (plan_estimate(a, &model->spec, &model->params, &setup->setup,
                              e->d)
                == MEMPLAN_OK) {
-        of = writer_for(of, &a->run);
+        of = emit_writer_for(of, &a->run, e->d);
         e->spec = &model->spec;
         if (config_emit(e, of, &a->run, e->d))
             check_back(model, a, &setup->setup, e);
@@ -309,17 +325,9 @@ memplan_status memplan_emit(const memplan_model *model,
         diag_add(&d, MEMPLAN_E_ARG, "no model, setup, dialect or writer");
         return d.status;
     }
-    const struct config_dialect *of = find_writer(dialect);
-    if (of == NULL) {
-        diag_hint(
-            diag_add(&d, MEMPLAN_E_UNKNOWN,
-                     "no file of '%.40s' is "
-                     "written",
-                     dialect),
-            "use deepspeed, torchtitan, megatron, accelerate, torchrun, peft or "
-            "training-args");
+    const struct config_dialect *of = emit_find_writer(dialect, &d);
+    if (of == NULL)
         return d.status;
-    }
     if (write_checked(model, setup, of, &e) == MEMPLAN_OK
         && !write(ctx, e.text, strlen(e.text)))
         diag_add(&d, MEMPLAN_E_WRITE, "the text could not be written");

@@ -24,4 +24,5 @@ llama-7b --lora-rank 8 --gpus 8 --zero 2 --emit deepspeed
   "gradient_clipping": 1.0
 }
 == stderr
-memplan: note: the adapters are not in it: --emit peft writes their adapter_config.json
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun
+memplan: note: not in it: --lora-rank; --emit peft writes the adapters' adapter_config.json

@@ -18,4 +18,4 @@ torchrun --nnodes 1 --nproc_per_node 2 pretrain_gpt.py \
     --hidden-dropout 0 \
     --attention-dropout 0
 == stderr
-memplan: note: the adapters are not in it: a recipe of Megatron-Bridge's has them, as peft.dim and peft.target_modules
+memplan: note: not in it: --lora-rank; a recipe of Megatron-Bridge's has the adapters, as peft.dim and peft.target_modules

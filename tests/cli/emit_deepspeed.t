@@ -26,3 +26,5 @@ llama-7b --gpus 8 --zero 2 --micro-batch 4 --offload-optimizer cpu --emit deepsp
   },
   "gradient_clipping": 1.0
 }
+== stderr
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun

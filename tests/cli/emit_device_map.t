@@ -10,3 +10,6 @@ llama-7b --framework hf --schedule naive --gpus 4 --emit training-args
   "max_grad_norm": 1.0,
   "optim": "adamw_torch_fused"
 }
+== stderr
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun
+memplan: note: not in it: --schedule; the program's code or recipe says it

@@ -24,4 +24,5 @@ llama-7b --gpus 8 --zero 2 --freeze-trainable-layers 4 --emit deepspeed
   "gradient_clipping": 1.0
 }
 == stderr
-memplan: note: what is frozen is not in it: the code freezes it
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun
+memplan: note: not in it: --freeze-trainable-layers; the code freezes it

@@ -4,3 +4,5 @@ llama-7b --gpus 8 --framework nemo --tp 2 --emit megatron
 == stdout ~
     --tensor-model-parallel-size 2 \
     --pipeline-model-parallel-size 1 \
+== stderr
+memplan: note: not in it: --framework; it is the program that is started

@@ -4,3 +4,5 @@ llama-7b --gpus 8 --framework hf --recompute full --offload-activations cpu --em
 == stdout ~
   "gradient_checkpointing": true,
   "activation_offloading": true,
+== stderr
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun

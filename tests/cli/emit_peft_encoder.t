@@ -7,3 +7,5 @@ gpt2 --seq-len 512 --peft-type p-tuning --encoder-hidden-size 128 --emit peft
   "task_type": "CAUSAL_LM",
   "encoder_hidden_size": 128
 }
+== stderr
+memplan: note: not in it: --seq-len; the data's collator says it: max_length of TRL's SFTConfig

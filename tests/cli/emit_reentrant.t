@@ -4,3 +4,5 @@ llama-7b --gpus 8 --framework fsdp --engine fsdp2 --recompute full --recompute-r
 == stdout ~
 "gradient_checkpointing": true
 "use_reentrant": true
+== stderr
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun

@@ -4,3 +4,5 @@ llama-7b --framework torchtune --emit torchrun
 tune run full_finetune_single_device \
     --config config.yaml batch_size=1 gradient_accumulation_steps=1 \
     tokenizer.max_seq_len=2048 enable_activation_checkpointing=False
+== stderr
+memplan: note: not in it: --framework; it is the program that is started

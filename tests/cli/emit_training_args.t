@@ -40,3 +40,5 @@ llama-7b --gpus 16 --zero 3 --offload-optimizer cpu --micro-batch 2 --grad-accum
     "gradient_clipping": 1.0
   }
 }
+== stderr
+memplan: note: not in it: --gpus; the launcher says it: --emit torchrun
