@@ -7,6 +7,7 @@
  */
 #include "plan/plan.h"
 
+#include "base/unit.h"
 #include "fold/states.h"
 
 #include <inttypes.h>
@@ -152,6 +153,8 @@ bool explain_groups(struct explanation *x, const struct run *run, bool experts,
         char ranks[RANKS_TEXT];
         const uint64_t nodes = nodes_of(&g[i], run->gpus_per_node);
         const uint64_t joined = run->gpu.link_gpus;
+        const uint64_t count =
+            g[i].count > 0 ? g[i].count : run->gpus / g[i].size;
         const bool linked = nodes > 1 && joined > run->gpus_per_node
                             && nodes_of(&g[i], joined) == 1;
         rank_words(ranks, &g[i]);
@@ -164,10 +167,10 @@ bool explain_groups(struct explanation *x, const struct run *run, bool experts,
                 .unit = "ranks",
                 .value = (double)g[i].size,
                 .formula = arena_printf(
-                    x->arena, "stride %" PRIu64 "%s; %" PRIu64 " such groups",
+                    x->arena, "stride %" PRIu64 "%s; %" PRIu64 " such group%s",
                     g[i].stride,
-                    g[i].far > 0 ? ", on both ranks of its stages" : "",
-                    g[i].count > 0 ? g[i].count : run->gpus / g[i].size),
+                    g[i].far > 0 ? ", on both ranks of its stages" : "", count,
+                    unit_s((double)count)),
                 .numbers = arena_printf(
                     x->arena, "ranks %s: %" PRIu64 " node%s%s", ranks, nodes,
                     nodes > 1 ? "s" : "", linked ? ", joined by NVLink" : ""),

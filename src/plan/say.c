@@ -54,9 +54,10 @@ static void say_lengths(struct memplan_report *r)
     if (sim->reserved_most == 0)
         return;
     str_format(text, sizeof text,
-               "samples of up to %llu tokens: what is reserved is the median "
+               "samples of up to %llu token%s: what is reserved is the median "
                "of %d orders, %s to %s",
-               (unsigned long long)r->run.seq_len, LENGTH_ORDERS,
+               (unsigned long long)r->run.seq_len,
+               unit_s((double)r->run.seq_len), LENGTH_ORDERS,
                unit_format_bytes(low, sim->reserved_least),
                unit_format_bytes(high, sim->reserved_most));
     run_assume(&r->run,

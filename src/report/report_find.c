@@ -178,9 +178,9 @@ static void write_notes(struct out *o, const memplan_found *found)
         out_paragraph(o, PAINT_NONE, text);
     }
     str_format(text, sizeof(text),
-               "%llu candidates by the closed form, %llu impossible; %llu with "
-               "the allocator",
-               (unsigned long long)found->looked,
+               "%llu candidate%s by the closed form, %llu impossible; %llu "
+               "with the allocator",
+               (unsigned long long)found->looked, unit_s((double)found->looked),
                (unsigned long long)found->refused,
                (unsigned long long)found->simulated);
     out_paragraph(o, PAINT_FAINT, text);

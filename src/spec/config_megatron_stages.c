@@ -160,8 +160,9 @@ static void hint_ends(struct config *c, const struct ends *x, memplan_error *e)
                   x->all, x->pp);
         return;
     }
-    diag_hint(e, "%" PRIu64 " layers remain for %" PRIu64 " stages", x->rest,
-              x->inner);
+    diag_hint(e, "%" PRIu64 " layer%s remain%s for %" PRIu64 " stage%s",
+              x->rest, unit_s((double)x->rest), x->rest == 1 ? "s" : "",
+              x->inner, unit_s((double)x->inner));
     if (!one || x->inner == 0)
         return;
     uint64_t below = x->all % x->inner > 0 ? x->all % x->inner : x->inner;
@@ -199,9 +200,11 @@ static void from_ends(struct config *c, const struct ends *x)
     if (each == 0 || each * x->inner != x->rest) {
         hint_ends(c, x,
                   config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                             "%" PRIu64 " layers do not split so over "
-                             "%" PRIu64 " stages",
-                             x->layers, x->pp));
+                             "%" PRIu64 " layer%s do%s not split so over "
+                             "%" PRIu64 " stage%s",
+                             x->layers, unit_s((double)x->layers),
+                             x->layers == 1 ? "es" : "", x->pp,
+                             unit_s((double)x->pp)));
         return;
     }
     for (uint64_t i = 0; i < x->pp; i++)
@@ -227,8 +230,10 @@ static void virtual_stages(struct config *c, const struct ends *x)
     else
         diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
                              "%s %" PRIu64 " with %" PRIu64
-                             " layers over %" PRIu64 " stages",
-                             config_shown(c, flag, shown), each, x->all, x->pp),
+                             " layer%s over %" PRIu64 " stage%s",
+                             config_shown(c, flag, shown), each, x->all,
+                             unit_s((double)x->all), x->pp,
+                             unit_s((double)x->pp)),
                   "write a divisor of the layers of a stage");
 }
 
@@ -245,9 +250,10 @@ static void check_chunks(struct config *c, const struct ends *x,
             && x->last % chunks == 0))
         return;
     diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                         "%s %" PRIu64 " with %" PRIu64 " layers over %" PRIu64
-                         " stages",
-                         config_shown(c, flag, shown), chunks, x->all, x->pp),
+                         "%s %" PRIu64 " with %" PRIu64 " layer%s over %" PRIu64
+                         " stage%s",
+                         config_shown(c, flag, shown), chunks, x->all,
+                         unit_s((double)x->all), x->pp, unit_s((double)x->pp)),
               "write a divisor of the layers of each stage, or "
               "--pipeline-model-parallel-layout");
 }

@@ -168,8 +168,8 @@ static bool read_nodes(struct config *c, const char *flag, uint64_t *n)
     const struct str word = first_word(value);
     config_shown(c, flag, shown);
     if (is_range(word, n)) {
-        config_note(c, "%s %.*s: %" PRIu64 " nodes are taken (--gpus)", shown,
-                    (int)word.n, word.p, *n);
+        config_note(c, "%s %.*s: %" PRIu64 " node%s taken (--gpus)", shown,
+                    (int)word.n, word.p, *n, *n == 1 ? " is" : "s are");
         return true;
     }
     *n = 1;
@@ -285,8 +285,8 @@ static void one_node(struct config *c, const char *why, uint64_t gpus)
     if (gpus > 0) {
         str_format(text, sizeof(text), "%" PRIu64, gpus);
         config_set(c, c->root, KEY_GPUS, text);
-        config_note(c, "%s it is %" PRIu64 " GPUs of a node (--gpus)", why,
-                    gpus);
+        config_note(c, "%s it is %" PRIu64 " GPU%s of a node (--gpus)", why,
+                    gpus, unit_s((double)gpus));
         return;
     }
     c->s->nodes = 1;

@@ -276,8 +276,9 @@ static void parts(struct config *c, const struct dims *d)
     const bool wrong = folds(c) ? n != 2 * d->pp : n % d->pp != 0 || n == 0;
     if (wrong) {
         diag_hint(config_bad(c, list, MEMPLAN_E_CONFLICT,
-                             "%" PRIu64 " model parts for %" PRIu64 " ranks", n,
-                             d->pp),
+                             "%" PRIu64 " model part%s for %" PRIu64 " rank%s",
+                             n, unit_s((double)n), d->pp,
+                             unit_s((double)d->pp)),
                   folds(c) ? "two parts on each rank, as the schedule has it"
                            : "as many parts on each rank");
         return;

@@ -6,6 +6,8 @@
 #include "spec/setup.h"
 #include "spec/spec.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -26,7 +28,8 @@ enum { EXTENT_TEXT = 72 };
 static const char *extent_text(char *buf, const struct extent *x)
 {
     if (x->flat)
-        str_format(buf, EXTENT_TEXT, "%" PRIu64 " numbers", x->channels);
+        str_format(buf, EXTENT_TEXT, "%" PRIu64 " number%s", x->channels,
+                   unit_s((double)x->channels));
     else
         str_format(buf, EXTENT_TEXT, "%" PRIu64 "x%" PRIu64 "x%" PRIu64,
                    x->channels, x->side[0], x->side[1]);

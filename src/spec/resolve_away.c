@@ -4,6 +4,8 @@
  */
 #include "spec/resolve.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -32,10 +34,10 @@ static void say_modules(struct run *r, const struct spec *spec)
     if (r->offload_modules == 0)
         return;
     resolve_note(r, KEY_OFFLOAD_MODULES,
-                 "tensors of %" PRIu64 " elements and more that modules keep "
+                 "tensors of %" PRIu64 " element%s and more that modules keep "
                  "wait on the CPU, as in Megatron-LM of August 2026 from the "
                  "second step on; what a copy still reads is taken as free",
-                 r->offload_min_elems);
+                 r->offload_min_elems, unit_s((double)r->offload_min_elems));
     const uint64_t missing = missing_modules(r, spec);
     for (unsigned i = 0; i < OFFMOD_COUNT; i++)
         if ((missing >> i & 1) != 0)

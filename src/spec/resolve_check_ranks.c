@@ -6,6 +6,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 
@@ -73,11 +74,13 @@ static void check_exchanged_heads(const struct run *r, const struct spec *s,
     if (s->heads % n == 0 && (kv % n == 0 || n % kv == 0))
         return;
     const bool queries = s->heads % n != 0;
-    memplan_error *e = setup_error(
-        d, MEMPLAN_E_CONFLICT, KEY_CP,
-        "%" PRIu64 " %s heads do not split over cp %" PRIu64
-        " ranks that exchange them",
-        queries ? s->heads : kv, queries ? "attention" : "key-value", n);
+    const uint64_t heads = queries ? s->heads : kv;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_CP,
+                    "%" PRIu64 " %s %s not split over cp %" PRIu64
+                    " ranks that exchange them",
+                    heads, queries ? "attention" : "key-value",
+                    heads == 1 ? "head does" : "heads do", n);
     resolve_hint_divisors(e, gcd_u64(s->heads, r->gpus));
 }
 

@@ -274,8 +274,8 @@ static void without_expert_tp(struct run *r, bool even, uint64_t ranks,
     memplan_error *e = setup_error(
         d, MEMPLAN_E_CONFLICT, KEY_ETP,
         "experts are split over tp by default, and etp %" PRIu64
-        " x ep %" PRIu64 " does not divide the %" PRIu64 " ranks of a stage",
-        r->tp, r->ep, ranks);
+        " x ep %" PRIu64 " does not divide the %" PRIu64 " rank%s of a stage",
+        r->tp, r->ep, ranks, unit_s((double)ranks));
     diag_hint(e, "use --etp 1, in the script --expert-tensor-parallel-size 1");
 }
 

@@ -4,6 +4,8 @@
  */
 #include "spec/resolve.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -24,8 +26,8 @@ void resolve_lengths(struct run *r)
     s->too_long =
         (enum too_long)resolve_count(r, KEY_TOO_LONG, TOO_LONG_TRUNCATE);
     resolve_assume(r, KEY_SAMPLES,
-                   "%" PRIu64 " samples of different lengths (--samples)",
-                   s->samples);
+                   "%" PRIu64 " sample%s of different lengths (--samples)",
+                   s->samples, unit_s((double)s->samples));
     const uint64_t longest = listed && r->setup.lengths_count > 0
                                  ? r->setup.lengths[r->setup.lengths_count - 1]
                                  : r->seq_len;

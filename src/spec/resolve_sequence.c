@@ -5,6 +5,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 
@@ -120,9 +121,9 @@ static void resolve_targets(struct run *r, const struct spec *spec)
         resolve_count(r, KEY_DECODER_SEQ_LEN, own > 0 ? own : r->seq_len);
     if (own > 0)
         resolve_assume(r, KEY_DECODER_SEQ_LEN,
-                       "targets of %" PRIu64 " tokens, the model's limit "
+                       "targets of %" PRIu64 " token%s, the model's limit "
                        "(--decoder-seq-len)",
-                       own);
+                       own, unit_s((double)own));
     else
         resolve_assume(r, KEY_DECODER_SEQ_LEN,
                        "targets as long as sources (--decoder-seq-len)");

@@ -6,6 +6,7 @@
 #include "spec/wrap_names.h"
 
 #include "base/count.h"
+#include "base/unit.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -375,10 +376,11 @@ static void check_images(const struct run *r, const struct spec *s,
         return;
     }
     if (r->seq_len < tokens) {
-        e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
-            "seq_len %" PRIu64 " is less than the %" PRIu64 " tokens of %s",
-            r->seq_len, tokens, r->images == 1 ? "an image" : "its images");
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+                        "seq_len %" PRIu64 " is less than the %" PRIu64
+                        " token%s of %s",
+                        r->seq_len, tokens, unit_s((double)tokens),
+                        r->images == 1 ? "an image" : "its images");
         diag_hint(e, "use --seq-len %" PRIu64 " or more%s", tokens,
                   r->images == 1 ? "" : ", or fewer --images");
     }

@@ -18,13 +18,16 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
 {
     const struct setup *s = &r->setup;
     if (s->pipeline_count != r->pp) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
-                        "pipeline_layers has %zu entries for pp %" PRIu64,
-                        s->pipeline_count, r->pp);
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+            "pipeline_layers has %zu entr%s for pp %" PRIu64, s->pipeline_count,
+            s->pipeline_count == 1 ? "y" : "ies", r->pp);
         const size_t n = s->pipeline_count;
-        diag_hint(e, "give %" PRIu64 " numbers that add up to %" PRIu64, r->pp,
-                  spec_blocks(spec));
+        if (r->pp == 1)
+            diag_hint(e, "leave it out");
+        else
+            diag_hint(e, "give %" PRIu64 " numbers that add up to %" PRIu64,
+                      r->pp, spec_blocks(spec));
         if (n > 0
             && (!r->given[KEY_GPUS] || r->gpus % (r->tp * r->cp * n) == 0))
             str_append(e->hint, sizeof(e->hint), ", or use --pp %zu", n);

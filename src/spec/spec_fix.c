@@ -5,6 +5,8 @@
  */
 #include "spec/import.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -311,9 +313,10 @@ static void fix_mamba2(struct import *im)
                    import_key(im, F_EXPAND));
     memplan_error *e = import_error(
         im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
-        "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
+        "%" PRIu64 " head%s of %" PRIu64 " %s %" PRIu64
         " channels, but %s is %" PRIu64,
-        heads->n, v[F_SSM_HEAD_DIM].n, width, inner, v[F_SSM_INNER].n);
+        heads->n, unit_s((double)heads->n), v[F_SSM_HEAD_DIM].n,
+        heads->n == 1 ? "is" : "are", width, inner, v[F_SSM_INNER].n);
     if (keyed)
         diag_hint(e, "change '%s', '%s' or '%s'", import_key(im, F_SSM_HEADS),
                   import_key(im, F_SSM_HEAD_DIM), import_key(im, F_SSM_INNER));
@@ -424,8 +427,8 @@ static void fix_gpt_neo(struct import *im)
         return;
     memplan_error *e =
         import_error(im, at, MEMPLAN_E_CONFLICT,
-                     "'attention_types' has %" PRIu64 " layers, '%s' %" PRIu64,
-                     n, import_key(im, F_LAYERS), layers->n);
+                     "'attention_types' has %" PRIu64 " layer%s, '%s' %" PRIu64,
+                     n, unit_s((double)n), import_key(im, F_LAYERS), layers->n);
     diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
 }
 
@@ -450,8 +453,9 @@ static void fix_helium(struct import *im)
         return;
     memplan_error *e = import_error(
         im, import_at(im, F_HEAD_DIM), MEMPLAN_E_CONFLICT,
-        "%" PRIu64 " heads of %" PRIu64 " are not 'hidden_size' (%" PRIu64 ")",
-        v[F_HEADS].n, v[F_HEAD_DIM].n, v[F_HIDDEN].n);
+        "%" PRIu64 " head%s of %" PRIu64 " %s not 'hidden_size' (%" PRIu64 ")",
+        v[F_HEADS].n, unit_s((double)v[F_HEADS].n), v[F_HEAD_DIM].n,
+        v[F_HEADS].n == 1 ? "is" : "are", v[F_HIDDEN].n);
     diag_hint(e, "the class projects them by a square matrix");
 }
 

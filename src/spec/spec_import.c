@@ -6,6 +6,8 @@
  */
 #include "spec/import.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -182,9 +184,10 @@ static void check_experts(struct import *im)
     if (v[F_EXPERTS_PER_TOKEN].at && !v[F_EXPERTS_PER_TOKEN].bad
         && v[F_EXPERTS_PER_TOKEN].n == 0)
         diag_hint(import_error(im, v[F_EXPERTS_PER_TOKEN].at, MEMPLAN_E_RANGE,
-                               "'%s' is 0, but there are %" PRIu64 " experts",
+                               "'%s' is 0, but there %s %" PRIu64 " expert%s",
                                v[F_EXPERTS_PER_TOKEN].at->key.p,
-                               v[F_EXPERTS].n),
+                               v[F_EXPERTS].n == 1 ? "is" : "are",
+                               v[F_EXPERTS].n, unit_s((double)v[F_EXPERTS].n)),
                   "use a number from 1 to that");
     if (!v[F_EXPERTS_PER_TOKEN].bad
         && v[F_EXPERTS_PER_TOKEN].n > v[F_EXPERTS].n)

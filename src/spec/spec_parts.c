@@ -5,6 +5,8 @@
  */
 #include "spec/import.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -276,8 +278,9 @@ static void use_states(struct import *im, const struct json *at, double i,
     }
     memplan_error *e = import_error(im, at, MEMPLAN_E_CONFLICT,
                                     "'vision_feature_layer' (%g) of a vision "
-                                    "part of %" PRIu64 " layers",
-                                    i, all->vision->layers);
+                                    "part of %" PRIu64 " layer%s",
+                                    i, all->vision->layers,
+                                    unit_s((double)all->vision->layers));
     diag_hint(e, "use -%" PRIu64 " to %" PRIu64 ", which is the last layer's",
               all->vision->layers + 1, all->vision->layers);
 }

@@ -338,6 +338,39 @@ static bool case_wrote(const struct test_case *c)
     return s && all_fragments(s, &c->file, c->file_path);
 }
 
+/* "1 layers": the word after the number behind `at`, where that is one. */
+static bool is_plural_of_one(const char *text, const char *at)
+{
+    static const char *const words[] = {
+        "GPUs",       "nodes",   "ranks",  "stages",      "layers",
+        "heads",      "tokens",  "steps",  "numbers",     "parameters",
+        "experts",    "samples", "images", "copies",      "entries",
+        "candidates", "rows",    "groups", "such groups",
+    };
+    if (at > text && strchr(" (,\n", at[-1]) == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const size_t n = strlen(words[i]);
+        if (strncmp(at + 2, words[i], n) == 0
+            && strchr(" ,;:.)\n", at[2 + n]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool case_grammar(const struct text *got)
+{
+    const char *at = got->n > 0 ? got->p : "";
+    while ((at = strstr(at, "1 ")) != NULL) {
+        if (is_plural_of_one(got->p, at)) {
+            printf("  one of many: %.30s\n", at);
+            return false;
+        }
+        at++;
+    }
+    return true;
+}
+
 static bool case_compare(const struct test_case *c)
 {
     const struct section *s = case_find(c, "exit");
@@ -345,6 +378,7 @@ static bool case_compare(const struct test_case *c)
     bool good = case_stream(c, "stdout", &c->out);
     good = case_stream(c, "stderr", &c->err) && good;
     good = case_wrote(c) && good;
+    good = case_grammar(&c->out) && case_grammar(&c->err) && good;
     if (c->status != wanted) {
         printf("  exit status is %d, should be %d\n", c->status, wanted);
         good = false;

@@ -2073,7 +2073,7 @@ static void test_torchtitan_pipeline(void **state)
     has("pipeline_layers=1,2 vpp=");
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "module_fqns_per_model_part = [['layers.0']]\n");
-    refused(MEMPLAN_E_CONFLICT, "1 model parts for 2 ranks", 3);
+    refused(MEMPLAN_E_CONFLICT, "1 model part for 2 ranks", 3);
     import("torchtitan", "training.batch_size = 16\n"
                          "[experimental]\npipeline_parallel_degree = 4\n"
                          "pipeline_parallel_schedule = 'gpipe'\n");
