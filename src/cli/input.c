@@ -414,9 +414,10 @@ static enum cli_exit named_absent(struct cli *cli, const char *path,
 
 /* The file that `path` goes on in. Of a line that starts a program it need not
  * be here, and a hostfile never: then, or where another one is given, the line
- * is read alone; where it is not here, any file beside a given one. One that is here and cannot be read is an error. */
+ * is read alone; where it is not here, any file beside a given one: *on is false
+ * then. One that is here and cannot be read is an error. */
 static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
-                                 const char *path, bool optional)
+                                 const char *path, bool optional, bool *on)
 {
     const char *dialect = NULL;
     const char *named = memplan_setup_pending(setup, &dialect);
@@ -426,7 +427,8 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
     const char *given = given_file(cli, dialect);
     if (hosts && given != NULL)
         return config_file(cli, setup, dialect, given);
-    if (optional && given != NULL)
+    *on = !optional || given == NULL;
+    if (!*on)
         return CLI_OK;
     struct text beside = { 0 }, there = { 0 };
     enum cli_exit r = CLI_OK;
@@ -438,7 +440,7 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
                        && (near == HOST_READ_OK || here == HOST_READ_ABSENT);
     const bool absent = aside && near == HOST_READ_ABSENT;
     if (absent && given != NULL && !hosts)
-        r = CLI_OK;
+        *on = false;
     else if (absent && (optional || hosts))
         memplan_setup_pending_skip(setup);
     else if (absent)
@@ -455,12 +457,19 @@ static enum cli_exit config_files(struct cli *cli, memplan_setup *setup,
 {
     const bool optional = strcmp(dialect, "torchrun") == 0;
     enum cli_exit r = config_file(cli, setup, dialect, path);
-    for (int i = 0; i < FILES_DEEP && r == CLI_OK; i++) {
+    bool on = true;
+    for (int i = 0; i < FILES_DEEP && r == CLI_OK && on; i++) {
         if (memplan_setup_pending(setup, NULL) == NULL)
             return CLI_OK;
-        r = config_next(cli, setup, path, optional);
+        r = config_next(cli, setup, path, optional, &on);
     }
-    return r;
+    const char *named = memplan_setup_pending(setup, NULL);
+    if (r != CLI_OK || !on || named == NULL)
+        return r;
+    return message_error(cli, CLI_SPEC,
+                         "each names another one: give the last one alone",
+                         "'%s' goes on in more than %d files, the next is '%s'",
+                         path, FILES_DEEP, named);
 }
 
 static enum cli_exit calibration_file(struct cli *cli, const char *path,

@@ -50,6 +50,24 @@ uint64_t resolve_force(struct run *r, enum setup_key key, uint64_t value)
     return value;
 }
 
+/* NULL where there is no room: then one more is counted. */
+static struct assumption *next_assumption(struct run *r)
+{
+    if (r->n_assumptions < ASSUMPTION_MAX) {
+        r->assumptions_beyond = 0;
+        return &r->assumption[r->n_assumptions++];
+    }
+    struct assumption *last = &r->assumption[ASSUMPTION_MAX];
+    r->n_assumptions = ASSUMPTION_MAX + 1;
+    r->assumptions_beyond++;
+    last->key = KEY_COUNT;
+    last->pattern = NULL;
+    str_format(last->text, sizeof(last->text),
+               "%zu more assumption%s, for which there is no room here",
+               r->assumptions_beyond, unit_s((double)r->assumptions_beyond));
+    return NULL;
+}
+
 static void add_assumption(struct run *r, enum setup_key key,
                            const char *format, va_list args)
 #if defined(__GNUC__)
@@ -59,9 +77,9 @@ static void add_assumption(struct run *r, enum setup_key key,
 static void add_assumption(struct run *r, enum setup_key key,
                            const char *format, va_list args)
 {
-    if (r->n_assumptions == ASSUMPTION_MAX)
+    struct assumption *a = next_assumption(r);
+    if (a == NULL)
         return;
-    struct assumption *a = &r->assumption[r->n_assumptions++];
     a->key = key;
     a->pattern = NULL;
     str_vformat(a->text, sizeof(a->text), format, args);
@@ -70,9 +88,9 @@ static void add_assumption(struct run *r, enum setup_key key,
 static void add_pattern(struct run *r, enum setup_key key, const char *pattern,
                         struct said_part first, struct said_part second)
 {
-    if (r->n_assumptions == ASSUMPTION_MAX)
+    struct assumption *a = next_assumption(r);
+    if (a == NULL)
         return;
-    struct assumption *a = &r->assumption[r->n_assumptions++];
     a->key = key;
     a->pattern = pattern;
     a->said[0] = first;

@@ -832,8 +832,9 @@ struct run {
     double target_loss;      /* 0: none */
     enum scaling_law law;
 
-    struct assumption assumption[ASSUMPTION_MAX];
-    size_t n_assumptions;
+    /* The last one is of how many there is no room for, where there are such. */
+    struct assumption assumption[ASSUMPTION_MAX + 1];
+    size_t n_assumptions, assumptions_beyond;
 };
 
 /* Fills `run` from the user's setup, the model and the GPU. Each impossible

@@ -2012,6 +2012,22 @@ static void what_is_said(void **state)
     }
 }
 
+/* Of more than there is room for the rest is counted, not dropped. */
+static void what_has_no_room_is_counted(void **state)
+{
+    (void)state;
+    struct run run = *resolve_as('l', "");
+    while (run.n_assumptions < ASSUMPTION_MAX)
+        run_assume(&run, KEY_COUNT, "one of many");
+    run_assume(&run, KEY_COUNT, "the first too many");
+    assert_true(assumes(&run, "1 more assumption, for which there is no room"));
+    run_assume(&run, KEY_COUNT, "the next");
+    run_say(&run, KEY_COUNT, "and # more", 3);
+    assert_true(
+        assumes(&run, "3 more assumptions, for which there is no room"));
+    assert_int_equal(run.n_assumptions, ASSUMPTION_MAX + 1);
+}
+
 static void what_has_no_effect_has_none(void **state)
 {
     (void)state;
@@ -2673,6 +2689,7 @@ int main(void)
         cmocka_unit_test(formats_a_gpu_lacks),
         cmocka_unit_test(budgets_decide_tokens),
         cmocka_unit_test(what_is_said),
+        cmocka_unit_test(what_has_no_room_is_counted),
         cmocka_unit_test(what_has_no_effect_has_none),
         cmocka_unit_test(bare_runs),
         cmocka_unit_test(impossible_layouts_are_refused),
