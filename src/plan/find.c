@@ -134,13 +134,18 @@ static bool fits(struct search *s, uint64_t index, enum verdict *v)
 }
 
 /* Of many GPUs one more node leaves each with hardly less: once so many numbers
- * have been looked at, those are that are a 32nd more. */
-static uint64_t step_back(const struct search *s, uint64_t i, enum verdict v)
+ * have been looked at, those are that are a 32nd more. Of a deep model each
+ * simulation is long: the further below all that may fit, the wider the step. */
+static uint64_t step_back(const struct search *s, uint64_t i, enum verdict v,
+                          uint64_t considered)
 {
     enum { EACH = 128, PART = 32 };
-    const bool each = s->c.what != FIND_GPUS || v == REFUSED
-                      || s->found->looked - s->found->refused < EACH;
-    const uint64_t step = each ? 1 : 1 + (s->c.n - i) / PART;
+    uint64_t step = 1;
+    if (v != REFUSED && s->c.what == FIND_LAYERS)
+        step += (considered - i) / 2;
+    else if (v != REFUSED && s->c.what == FIND_GPUS
+             && s->found->looked - s->found->refused >= EACH)
+        step += (s->c.n - i) / PART;
     return i > step ? i - step : i > 1;
 }
 
@@ -160,14 +165,14 @@ static uint64_t narrow(struct search *s, uint64_t i, uint64_t failed)
 }
 
 /* Backwards from there: none after the first that fits does, but for numbers of
- * GPUs that were passed over. */
+ * GPUs or layers that were passed over. */
 static bool find_best(struct search *s, uint64_t *best)
 {
     const uint64_t considered = count_considered(s);
     uint64_t failed = considered + 1;
     enum verdict v;
     for (uint64_t i = considered; i > 0 && s->d->status == MEMPLAN_OK;
-         i = step_back(s, i, v)) {
+         i = step_back(s, i, v, considered)) {
         if (fits(s, i - 1, &v)) {
             *best = narrow(s, i, failed) - 1;
             return s->d->status == MEMPLAN_OK;

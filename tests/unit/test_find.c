@@ -322,6 +322,26 @@ static void test_many_gpus(void **state)
     memplan_model_free(model);
 }
 
+/* Of the deep models that may fit by the closed form few are simulated, each of
+ * which is long; the next one still does not fit. */
+static void test_deep(void **state)
+{
+    (void)state;
+    static const struct question deep = { "gpt2", "layers", "{}", 0 };
+    memplan_model *model = NULL;
+    uint64_t best = 0;
+    assert_int_equal(memplan_model_builtin(&model, deep.model, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_found *found = ask(&deep, model);
+    assert_true(memplan_found_value(&best, found));
+    assert_true(best > 400);
+    assert_int_equal(memplan_found_next(found)->spec.layers, best + 1);
+    assert_true(memplan_found_next(found)->memory.headroom < 0);
+    assert_true(found->simulated <= 12);
+    memplan_found_free(found);
+    memplan_model_free(model);
+}
+
 /* ---- pipelines: with more micro-batches no more are in flight ---- */
 
 static uint64_t peak_with(const struct question *q, uint64_t micros)
@@ -579,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_gpus),
         cmocka_unit_test(test_many_gpus),
+        cmocka_unit_test(test_deep),
         cmocka_unit_test(test_pipelines_are_full),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nothing_fits),
