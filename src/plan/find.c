@@ -136,7 +136,7 @@ static bool fits(struct search *s, uint64_t index, enum verdict *v)
 /* Of many GPUs one more node leaves each with hardly less: once so many numbers
  * have been looked at, those are that are a 32nd more. Of a deep model each
  * simulation is long: the further below all that may fit, the wider the step. */
-static uint64_t step_back(const struct search *s, uint64_t i, enum verdict v,
+static uint64_t step_back(struct search *s, uint64_t i, enum verdict v,
                           uint64_t considered)
 {
     enum { EACH = 128, PART = 32 };
@@ -146,6 +146,7 @@ static uint64_t step_back(const struct search *s, uint64_t i, enum verdict v,
     else if (v != REFUSED && s->c.what == FIND_GPUS
              && s->found->looked - s->found->refused >= EACH)
         step += (s->c.n - i) / PART;
+    s->found->passed = s->found->passed || (step > 1 && i > 1);
     return i > step ? i - step : i > 1;
 }
 

@@ -31,6 +31,7 @@ struct memplan_found {
     struct memplan_report *best; /* of the extreme that fits; NULL: none does */
     struct memplan_report *next; /* of the candidate after it, or where nothing
                                     fits of the least demanding; NULL: none */
+    bool passed;                 /* over some of what lies before the answer */
     uint64_t looked, simulated;  /* candidates: by the closed form, and with
                                     the allocator too */
     uint64_t refused;            /* impossible ones among the former */

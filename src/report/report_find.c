@@ -55,6 +55,22 @@ static const struct {
                       "no model of these proportions fits" },
 };
 
+/* Behind the value, or where there is none: no more than was looked at. */
+static const char *title_end(const memplan_found *found)
+{
+    if (found->what != FIND_GPUS)
+        return found->best != NULL ? title_words[found->what].after
+                                   : title_words[found->what].none;
+    if (found->best == NULL)
+        return found->passed ? "of the numbers of GPUs up to 65,536 that were "
+                               "looked at none is enough"
+                             : title_words[FIND_GPUS].none;
+    if (find_value(FIND_GPUS, found->best) == 1)
+        return " GPU";
+    return found->passed ? " GPUs, the fewest that were looked at"
+                         : title_words[FIND_GPUS].after;
+}
+
 static void write_title(struct out *o, const memplan_found *found)
 {
     const struct memplan_report *r = either(found);
@@ -66,15 +82,11 @@ static void write_title(struct out *o, const memplan_found *found)
         str_append(text, sizeof(text), "%s x ", gpus);
     str_append(text, sizeof(text), "%s: ", r->run.gpu.name);
     if (found->best == NULL)
-        str_append(text, sizeof(text), "%s", title_words[found->what].none);
+        str_append(text, sizeof(text), "%s", title_end(found));
     else
-        str_append(text, sizeof(text), "%s %s%s",
-                   title_words[found->what].before,
-                   value_words(value, found->what, found->best),
-                   found->what == FIND_GPUS
-                           && find_value(found->what, found->best) == 1
-                       ? " GPU"
-                       : title_words[found->what].after);
+        str_append(
+            text, sizeof(text), "%s %s%s", title_words[found->what].before,
+            value_words(value, found->what, found->best), title_end(found));
     out_title(o, text);
 }
 
@@ -179,10 +191,11 @@ static void write_notes(struct out *o, const memplan_found *found)
     }
     str_format(text, sizeof(text),
                "%llu candidate%s by the closed form, %llu impossible; %llu "
-               "with the allocator",
+               "with the allocator%s",
                (unsigned long long)found->looked, unit_s((double)found->looked),
                (unsigned long long)found->refused,
-               (unsigned long long)found->simulated);
+               (unsigned long long)found->simulated,
+               found->passed ? ", others passed over" : "");
     out_paragraph(o, PAINT_FAINT, text);
 }
 
