@@ -83,7 +83,12 @@ static void bash_values(struct cli *cli, struct text *t)
             text_put(t, "$(compgen -f -- \"$cur\")");
         } else {
             struct text words = { 0 };
-            if (put_values(&words, row))
+            if (put_values(&words, row) && row->type == MEMPLAN_TYPE_LIST)
+                text_format(t,
+                            "$(compgen -P \"${cur%%\"${cur##*,}\"}\" -W '%s' "
+                            "-- \"${cur##*,}\")",
+                            words.p);
+            else if (words.n > 0)
                 text_format(t, "$(compgen -W '%s' -- \"$cur\")", words.p);
             text_release(&words);
         }

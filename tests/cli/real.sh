@@ -100,4 +100,21 @@ fi
 } | true
 expect 141 'a closed pipe' "$(cat status)"
 
+# What bash completes, where there is bash.
+if command -v bash >/dev/null; then
+    "$program" completion bash >complete.bash
+    completed=$(bash -c '. ./complete.bash
+        for words in "--framework dee" "--lora-targets q,ga" "--lora-targets ga"
+        do
+            COMP_WORDS=(memplan gpt2 $words)
+            COMP_CWORD=3
+            _memplan
+            echo "${COMPREPLY[*]}"
+        done')
+    [ "$completed" = "deepspeed
+q,gate
+gate" ]
+    expect 0 'words that bash completes' $?
+fi
+
 [ "$failures" -eq 0 ] || exit 1
