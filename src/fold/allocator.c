@@ -195,10 +195,13 @@ static bool can_release(const struct allocator_block *b)
     return !b->segment->expandable && allocator_is_whole(b);
 }
 
+/* Without a walk where there is nothing to give: a step that does not fit asks
+ * for it at each of its allocations. */
 static bool release_pool(struct allocator *a, struct allocator_pool *pool)
 {
     bool ok = true;
-    struct allocator_block *b = allocator_first(&pool->cached);
+    struct allocator_block *b =
+        pool->releasable > 0 ? allocator_first(&pool->cached) : NULL;
     while (b != NULL && ok) {
         /* Stays good: what leaves the tree is b, and what comes are its ends,
            less than a page each. */

@@ -104,6 +104,7 @@ struct allocator_pool {
     struct allocator_tree cached;   /* by stream, size, address */
     struct allocator_tree unmapped; /* by stream, address */
     uint64_t searches;
+    uint64_t releasable; /* of the cached, that the device may have back */
 };
 
 struct allocator {

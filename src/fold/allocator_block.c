@@ -306,12 +306,17 @@ struct allocator_block *allocator_put(struct allocator *a,
     }
     block->requested = 0;
     block->key = state == ALLOCATOR_UNMAPPED ? 0 : block->size;
-    block->born = allocator_pool_of(a, block->segment)->searches;
+    struct allocator_pool *pool = allocator_pool_of(a, block->segment);
+    block->born = pool->searches;
+    if (state == ALLOCATOR_FREE && allocator_is_releasable(block))
+        pool->releasable++;
     tree_insert(tree_of(a, block), block);
     return block;
 }
 
 void allocator_take(struct allocator *a, struct allocator_block *block)
 {
+    if (block->state == ALLOCATOR_FREE && allocator_is_releasable(block))
+        allocator_pool_of(a, block->segment)->releasable--;
     tree_remove(tree_of(a, block), block);
 }

@@ -51,6 +51,12 @@ static inline bool allocator_is_whole(const struct allocator_block *block)
     return block->prev == NULL && block->next == NULL;
 }
 
+/* Of a cached block: all of its segment, or pages of one that grows. */
+static inline bool allocator_is_releasable(const struct allocator_block *block)
+{
+    return block->segment->expandable || allocator_is_whole(block);
+}
+
 static inline void allocator_raise(struct allocator_gauge *g, uint64_t by)
 {
     g->now += by;

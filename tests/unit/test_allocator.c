@@ -32,7 +32,7 @@ static void sim_begin(struct sim *s, const struct allocator_config *config)
 
 struct sums {
     uint64_t free, used, retired, unmapped, requested, segments, cached;
-    uint64_t largest;
+    uint64_t largest, releasable;
 };
 
 static void check_block(const struct allocator_block *b, struct sums *sum)
@@ -46,6 +46,8 @@ static void check_block(const struct allocator_block *b, struct sums *sum)
     if (b->state == ALLOCATOR_FREE) {
         sum->free += b->size;
         sum->cached++;
+        sum->releasable +=
+            s->expandable || (b->prev == NULL && b->next == NULL);
         if (b->size > sum->largest)
             sum->largest = b->size;
     } else if (b->state == ALLOCATOR_USED) {
@@ -116,6 +118,8 @@ static void check_all(const struct allocator *a)
     assert_int_equal(sum.largest, allocator_largest_free(a));
     assert_int_equal(sum.cached, count_tree(&a->pool[0].cached)
                                      + count_tree(&a->pool[1].cached));
+    assert_int_equal(sum.releasable,
+                     a->pool[0].releasable + a->pool[1].releasable);
     if (a->config.capacity > 0)
         assert_true(a->reserved.peak <= a->config.capacity);
     assert_true(a->reserved.peak >= a->reserved.now);
