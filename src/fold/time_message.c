@@ -87,14 +87,20 @@ static enum time_part part_of(enum comm_group group)
     return TIME_TP;
 }
 
+/* Rows are by rank, not by expert (lower/megatron_flex.c). */
+static bool sends_by_rank(const struct run *run)
+{
+    return run->moe_dispatcher == DISPATCH_FLEX && run->etp <= 1;
+}
+
 /* Of what goes to experts: a row for each of a token's, sent once a rank or not. */
 static double routed_bytes(const struct op_clock *o)
 {
-    const double in = (double)op_in(o, 0)->bytes;
-    const double out = (double)op_out(o, 0)->bytes;
-    if (o->c->run->moe_dispatcher != DISPATCH_FLEX || in == out)
-        return in;
-    return fmin(in, out) * (double)o->c->p->routed;
+    const struct tensor *in = op_in(o, 0);
+    if (!sends_by_rank(o->c->run))
+        return (double)in->bytes;
+    const double row = (double)in->bytes / (double)max_u64(in->dim[0].n, 1);
+    return (double)o->c->p->chosen * row;
 }
 
 /* HybridEP's rows lie in its buffer as they came, from which a kernel puts them
@@ -113,8 +119,7 @@ static double hybrid_bytes(const struct op_clock *o)
 static void add_hybrid(struct op_clock *o)
 {
     const struct run *run = o->c->run;
-    if (run->moe_dispatcher != DISPATCH_FLEX
-        || run->moe_flex_backend != FLEX_HYBRIDEP || run->etp > 1)
+    if (!sends_by_rank(run) || run->moe_flex_backend != FLEX_HYBRIDEP)
         return;
     const double seconds = time_bytes(o->c, hybrid_bytes(o));
     op_spend(&o->out->forward, TIME_MEMORY, seconds);

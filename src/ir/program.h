@@ -338,6 +338,8 @@ struct program {
     uint64_t regions;    /* that some operation is in: bit op.region */
     uint64_t tokens;     /* of one micro-batch on this rank: b*s/cp */
     uint64_t routed;     /* experts of a token */
+    uint64_t chosen;     /* rows that a rank has for experts: tokens times
+                            those, up to a capacity */
     double routed_share; /* of all experts, that these may be of */
 };
 

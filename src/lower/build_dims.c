@@ -98,6 +98,8 @@ static void start_routed_dims(struct builder *b)
     const uint64_t even = build_product(b, rows, k);
     b->chosen =
         DIM("b*s*k", scaled_rows(b, build_product(b, b->tu.n, k), sent));
+    if (k > 0)
+        b->p->chosen = b->chosen.n;
     b->routed =
         DIM(cut ? "b*s*k*etp/tp" : "b*s*k", scaled_rows(b, even, received));
     const double reached =

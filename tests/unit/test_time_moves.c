@@ -286,6 +286,56 @@ static void test_tokens_once_a_rank(void **state)
     memplan_report_free(hybrid);
 }
 
+static double dispatch_of(const char *ep, const char *tp, const char *backend,
+                          const char *imbalance)
+{
+    memplan_report *r = estimate(
+        "deepseek-v3", PAIRS("gpu", "h100-80gb", "gpus", "8", "ep", ep, "tp",
+                             tp, "framework", "megatron", "moe_dispatcher",
+                             "flex", "moe_flex_dispatcher_backend", backend,
+                             "fast", "true", "moe_imbalance", imbalance));
+    const struct timed t = time_of(r, OP_ALL_TO_ALL, NULL);
+    memplan_report_free(r);
+    return t.time.forward.part[TIME_EP];
+}
+
+/* Of two ranks a router's groups leave one open: what comes is as many rows as
+ * went, each of them for eight experts. What the fullest rank gets more is
+ * not sent by one, of experts in shards neither. */
+static void test_what_is_sent_once(void **state)
+{
+    (void)state;
+    assert_true(close_to(dispatch_of("2", "1", "deepep", "1"),
+                         dispatch_of("2", "1", "hybridep", "1")));
+    assert_true(close_to(dispatch_of("4", "1", "deepep", "1.5"),
+                         dispatch_of("4", "1", "deepep", "1")));
+    assert_true(close_to(dispatch_of("4", "2", "deepep", "1.5"),
+                         dispatch_of("4", "2", "deepep", "1")));
+}
+
+/* A capacity below the balanced number drops tokens before they are sent. */
+static void test_what_is_dropped_is_not_sent(void **state)
+{
+    static const char *const backend[] = { "deepep", "hybridep" };
+    double seconds[2][2];
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < 2; k++) {
+            memplan_report *r = estimate(
+                "mixtral-8x7b",
+                PAIRS("gpu", "h100-80gb", "gpus", "8", "ep", "4", "framework",
+                      "megatron", "moe_dispatcher", "flex",
+                      "moe_flex_dispatcher_backend", backend[i], "fast", "true",
+                      "moe_expert_capacity_factor", k == 0 ? "0.25" : "0.5"));
+            const struct timed t = time_of(r, OP_ALL_TO_ALL, NULL);
+            seconds[i][k] = t.time.forward.part[TIME_EP];
+            memplan_report_free(r);
+        }
+    assert_true(close_to(seconds[0][0], seconds[1][0]));
+    assert_true(close_to(seconds[0][1], seconds[1][1]));
+    assert_true(seconds[0][0] < 0.6 * seconds[0][1]);
+}
+
 /* The map of fused sorts is made of how many there are, not of the rows. */
 static void test_a_map_reads_no_rows(void **state)
 {
@@ -304,6 +354,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_experts),
         cmocka_unit_test(test_tokens_once_a_rank),
+        cmocka_unit_test(test_what_is_sent_once),
+        cmocka_unit_test(test_what_is_dropped_is_not_sent),
         cmocka_unit_test(test_a_map_reads_no_rows),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
