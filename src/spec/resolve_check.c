@@ -179,6 +179,14 @@ static void check_routing(const struct run *r, const struct spec *s,
                         "moe_pad_expert_input_to_capacity without a capacity");
         diag_hint(e, "add --moe-expert-capacity-factor 1.0");
     }
+    /* core/transformer/transformer_config.py */
+    if (r->moe_padded && r->moe_dispatcher == DISPATCH_FLEX && s->experts > 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_MOE_PAD_TO_CAPACITY,
+                        "moe_pad_expert_input_to_capacity with moe_dispatcher "
+                        "'flex', which Megatron refuses");
+        diag_hint(e, "use --moe-dispatcher alltoall, or leave it out");
+    }
 }
 
 static void check_experts(const struct run *r, const struct spec *s,

@@ -218,7 +218,7 @@ static bool sums_in_layers(const struct run *r)
 
 /* Keys of what a setup does not have: what lies beside the GPU, 8-bit states.
  */
-static void say_moot_parts(struct run *r)
+static void say_moot_parts(struct run *r, const struct spec *spec)
 {
     const bool states = r->offload_optimizer == OFFLOAD_NVME;
     const bool weights = r->offload_params == OFFLOAD_NVME;
@@ -261,7 +261,9 @@ static void say_moot_parts(struct run *r)
           " without --defer-embedding-wgrad-compute" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,
           " but on attention 'flash'" },
-        { KEY_ROPE_FUSION, r->rope_fusion || !r->setup.v[KEY_ROPE_FUSION].n,
+        { KEY_ROPE_FUSION,
+          (r->rope_fusion && spec->kv_rank > 0)
+              || !r->setup.v[KEY_ROPE_FUSION].n,
           " but in Megatron's latent attention with Transformer Engine" },
         { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },
         { KEY_PIN_MEMORY,
@@ -422,7 +424,7 @@ static void say_moot_shift(struct run *r, const struct spec *spec)
 void resolve_say_moot(struct run *r, const struct spec *spec)
 {
     say_moot(r, spec);
-    say_moot_parts(r);
+    say_moot_parts(r, spec);
     say_own_moments(r);
     say_moot_mask(r, spec);
     say_moot_norm(r, spec);

@@ -70,6 +70,38 @@ static void say_engine(struct run *r)
                   "(--grad-sync)");
 }
 
+/* Megatron's, of which the flexible one is all-to-all where lower/megatron_flex.c
+ * does not have it. */
+static void say_dispatcher(struct run *r)
+{
+    if (!resolve_is_megatron(r) || r->moe_dispatcher != DISPATCH_FLEX)
+        return;
+    if (r->ep <= 1 && r->etp <= 1)
+        resolve_note(r, KEY_MOE_DISPATCHER,
+                     "'moe_dispatcher' has no effect: a rank has all experts, "
+                     "where Megatron refuses flex");
+    else if (r->etp > 1)
+        resolve_note(r, KEY_MOE_DISPATCHER,
+                     "of experts that are split (--etp) memory is alltoall's, "
+                     "not moe_dispatcher flex's");
+}
+
+static void say_capacity(struct run *r, double most)
+{
+    if (r->moe_capacity < most)
+        resolve_note(r, KEY_MOE_CAPACITY_FACTOR,
+                     "tokens above an expert's capacity are dropped; FLOPs "
+                     "are those of all tokens");
+    else if (r->moe_padded && r->moe_capacity > 1)
+        resolve_note(r, KEY_MOE_PAD_TO_CAPACITY,
+                     "experts compute padding: hardware FLOPs have it, MFU "
+                     "not");
+    else if (!r->moe_padded)
+        resolve_note(r, KEY_MOE_CAPACITY_FACTOR,
+                     "no expert gets more tokens than its capacity "
+                     "(--moe-imbalance)");
+}
+
 static void say_routing(struct run *r, const struct spec *spec)
 {
     const bool uneven = r->moe_imbalance > 1 && r->ep > 1;
@@ -86,16 +118,9 @@ static void say_routing(struct run *r, const struct spec *spec)
                      "tokens; FLOPs are the average rank's");
     else
         resolve_note(r, KEY_COUNT, "balanced expert routing");
-    if (!resolve_is_megatron(r) || !(r->moe_capacity > 0))
-        return;
-    if (r->moe_capacity < most)
-        resolve_note(r, KEY_MOE_CAPACITY_FACTOR,
-                     "tokens above an expert's capacity are dropped; FLOPs "
-                     "are those of all tokens");
-    else if (r->moe_padded && r->moe_capacity > 1)
-        resolve_note(r, KEY_MOE_PAD_TO_CAPACITY,
-                     "experts compute padding: hardware FLOPs have it, MFU "
-                     "not");
+    say_dispatcher(r);
+    if (resolve_is_megatron(r) && r->moe_capacity > 0)
+        say_capacity(r, most);
 }
 
 /* Processors write an image's tokens into the text, one by one. */
