@@ -388,7 +388,6 @@ static tensor_id unpadded(struct builder *b, struct hf_qkv *o)
 {
     const struct shape rows = SHAPE(b->t);
     const struct shape begins = SHAPE(DIM("b+1", b->micro.n + 1));
-    const struct shape heads = shape_of(b, o->q.x);
     const tensor_id places = build_tensor(b, "indices", DT_INT64, &rows);
     const tensor_id starts = build_tensor(b, "cu_seqlens", DT_INT32, &begins);
     op_result(b, build_op(b, OP_CAST, "indices", &b->ids, 1), places);
@@ -397,6 +396,7 @@ static tensor_id unpadded(struct builder *b, struct hf_qkv *o)
     o->v.x = real_rows(b, &o->v, places);
     o->q.x = real_rows(b, &o->q, places);
     const tensor_id out = one_kernel(b, o, starts, false);
+    const struct shape heads = shape_of(b, out);
     return merge(b, build_index(b, "all tokens", out, places, &heads), false);
 }
 

@@ -336,6 +336,21 @@ static void test_what_is_dropped_is_not_sent(void **state)
     assert_true(seconds[0][0] < 0.6 * seconds[0][1]);
 }
 
+/* Padded again is what attention gives: of DeepSeek's heads, as wide as values. */
+static void test_all_tokens_are_as_wide_as_values(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("deepseek-v3", PAIRS("framework", "hf", "attention", "flash",
+                                      "attention_mask", "padding", "seq_len",
+                                      "128", "fast", "true"));
+    const struct timed out = time_of(r, OP_FLASH_ATTENTION, NULL);
+    const struct timed all = time_of(r, OP_INDEX, "all tokens");
+    assert_true(close_to(all.elems, 128.0 * 128 * 128));
+    assert_true(close_to(all.elems, out.elems));
+    memplan_report_free(r);
+}
+
 /* The map of fused sorts is made of how many there are, not of the rows. */
 static void test_a_map_reads_no_rows(void **state)
 {
@@ -356,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_tokens_once_a_rank),
         cmocka_unit_test(test_what_is_sent_once),
         cmocka_unit_test(test_what_is_dropped_is_not_sent),
+        cmocka_unit_test(test_all_tokens_are_as_wide_as_values),
         cmocka_unit_test(test_a_map_reads_no_rows),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
