@@ -87,17 +87,11 @@ static enum time_part part_of(enum comm_group group)
     return TIME_TP;
 }
 
-/* Rows are by rank, not by expert (lower/megatron_flex.c). */
-static bool sends_by_rank(const struct run *run)
-{
-    return run->moe_dispatcher == DISPATCH_FLEX && run->etp <= 1;
-}
-
 /* Of what goes to experts: a row for each of a token's, sent once a rank or not. */
 static double routed_bytes(const struct op_clock *o)
 {
     const struct tensor *in = op_in(o, 0);
-    if (!sends_by_rank(o->c->run))
+    if (!run_sends_tokens_once(o->c->run))
         return (double)in->bytes;
     const double row = (double)in->bytes / (double)max_u64(in->dim[0].n, 1);
     return (double)o->c->p->chosen * row;
@@ -119,7 +113,7 @@ static double hybrid_bytes(const struct op_clock *o)
 static void add_hybrid(struct op_clock *o)
 {
     const struct run *run = o->c->run;
-    if (!sends_by_rank(run) || run->moe_flex_backend != FLEX_HYBRIDEP)
+    if (!run_sends_tokens_once(run) || run->moe_flex_backend != FLEX_HYBRIDEP)
         return;
     const double seconds = time_bytes(o->c, hybrid_bytes(o));
     op_spend(&o->out->forward, TIME_MEMORY, seconds);

@@ -11,8 +11,7 @@
 
 bool megatron_is_flex(const struct builder *b)
 {
-    return b->run->moe_dispatcher == DISPATCH_FLEX && b->run->ep > 1
-           && b->run->etp <= 1;
+    return run_sends_tokens_once(b->run);
 }
 
 static bool is_hybrid(const struct builder *b)

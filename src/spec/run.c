@@ -187,6 +187,12 @@ bool run_is_bf16_optimizer(const struct run *run)
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
+bool run_sends_tokens_once(const struct run *run)
+{
+    return run->moe_dispatcher == DISPATCH_FLEX && run_is_megatron(run)
+           && run->ep > 1 && run->etp <= 1;
+}
+
 bool run_sends_parts(const struct run *run)
 {
     if (run->pp == 1 || run->tp == 1)

@@ -1062,6 +1062,9 @@ bool run_reduces_beside(const struct run *run);
  * is_pipe_partitioned), and Megatron's of February 2021 to January 2023
  * (p2p_communication.py, scatter_gather_tensors_in_pipeline). */
 bool run_sends_parts(const struct run *run);
+/* Tokens go once to each rank that has experts of theirs, by a kernel of DeepEP's
+ * or HybridEP's; where tensor parallelism cuts experts that is not modelled. */
+bool run_sends_tokens_once(const struct run *run);
 /* DeepSpeed as it was in the years of Megatron-DeepSpeed, 0.6.5 to 0.9. */
 static inline bool run_is_old_deepspeed(const struct run *run)
 {
