@@ -359,7 +359,7 @@ void replicas_exchange(struct time_result *out, const struct step_clock *s,
         return;
     }
     const struct traffic t = traffic_of(&s->c, w);
-    const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
+    const bool each = run_zero_is(run, 2);
     overlap(out, &s->c, t.reduce, back, each ? m : 1);
     const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
     tell(&s->c, "a stage's weights", "gathered");

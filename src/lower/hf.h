@@ -336,8 +336,11 @@ tensor_id hf_mlp(struct builder *b, tensor_id x);
 
 /* ---- hf_balance.c ---- */
 
+/* Before the layers: b->balance, where the head has a loss of routers' logits. */
 void hf_balance_begin(struct builder *b);
+/* A router's, which the head sees; nothing where it has no such loss. */
 void hf_balance_note(struct builder *b, tensor_id logits);
+/* The head's loss with that of the routers, or as it is. */
 tensor_id hf_balance_loss(struct builder *b, tensor_id loss);
 
 /* ---- hf_mtp.c ---- */

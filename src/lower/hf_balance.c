@@ -71,7 +71,7 @@ tensor_id hf_balance_loss(struct builder *b, tensor_id loss)
     op_byproduct(op, build_tensor(b, "routing weights", dtype, &all));
     op_byproduct(op, build_tensor(b, "tokens of experts", DT_FP32, &each));
     if (tensor_of(b, b->balance)->needs_grad) {
-        op->keep_out = 6;
+        op->keep_out = 1u << 1 | 1u << 2; /* weights, tokens */
         b->block->memory = b->balance;
         b->block->hands_far = true;
     }

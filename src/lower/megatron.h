@@ -69,6 +69,9 @@ struct megatron_sent {
     tensor_id rows, probs;
     tensor_id permuted, arrived; /* rows as they were sent, and came */
 };
+/* Numbers of tokens, ranks or experts made of other ones: no gradient. */
+tensor_id megatron_map(struct builder *b, const char *name, tensor_id from,
+                       enum dtype dtype, const struct shape *shape);
 /* Rows of x by index, in this order, as permute() moves them. */
 tensor_id megatron_moved_rows(struct builder *b, const char *name, tensor_id x,
                               tensor_id index, const struct shape *shape);

@@ -19,14 +19,6 @@ static bool is_hybrid(const struct builder *b)
     return b->run->moe_flex_backend == FLEX_HYBRIDEP;
 }
 
-static tensor_id map_of(struct builder *b, const char *name, tensor_id from,
-                        enum dtype dtype, const struct shape *shape)
-{
-    const tensor_id map = build_tensor(b, name, dtype, shape);
-    op_byproduct(build_op(b, OP_CAST, name, &from, 1), map);
-    return map;
-}
-
 static tensor_id in_fp32(struct builder *b, const char *name, tensor_id probs)
 {
     return tensor_of(b, probs)->dtype == DT_FP32
@@ -62,9 +54,9 @@ static struct megatron_sent by_hybrid(struct builder *b, tensor_id y,
     struct megatron_sent s = { .r = *r, .permuted = TENSOR_NONE };
     const tensor_id probs = in_fp32(b, "probs fp32", r->probs);
     const tensor_id handle[] = {
-        map_of(b, "sparse_to_dense_map", r->map, DT_INT32, &sparse),
-        map_of(b, "local_expert_routing_map", r->map, DT_BOOL, &dense),
-        map_of(b, "dense_to_expert_map", r->map, DT_INT32, &dense)
+        megatron_map(b, "sparse_to_dense_map", r->map, DT_INT32, &sparse),
+        megatron_map(b, "local_expert_routing_map", r->map, DT_BOOL, &dense),
+        megatron_map(b, "dense_to_expert_map", r->map, DT_INT32, &dense)
     };
     s.rows = s.arrived = build_collective(b, OP_ALL_TO_ALL, COMM_EP, y, &rows);
     s.probs = sent_probs(b, probs, handle, &few);
@@ -89,15 +81,15 @@ static struct megatron_sent by_deepep(struct builder *b, tensor_id y,
         in_fp32(b, "token probs fp32",
                 build_topk(b, "token probs", r->probs, k, &indices));
     const tensor_id handle[] = {
-        map_of(b, "is_token_in_rank", indices, DT_BOOL, &of_ranks),
-        map_of(b, "send_head", indices, DT_INT32, &of_ranks),
-        map_of(b, "recv_src_idx", indices, DT_INT32, &from)
+        megatron_map(b, "is_token_in_rank", indices, DT_BOOL, &of_ranks),
+        megatron_map(b, "send_head", indices, DT_INT32, &of_ranks),
+        megatron_map(b, "recv_src_idx", indices, DT_INT32, &from)
     };
     s.arrived = build_collective(b, OP_ALL_TO_ALL, COMM_EP, y, &came);
     const tensor_id sent = sent_probs(b, probs, handle, &top);
     const tensor_id places =
-        map_of(b, "dispatched indices", indices, DT_INT64, &top);
-    s.r.map = map_of(b, "dispatched map", places, DT_BOOL, &here);
+        megatron_map(b, "dispatched indices", indices, DT_INT64, &top);
+    s.r.map = megatron_map(b, "dispatched map", places, DT_BOOL, &here);
     s.r.probs =
         build_index(b, "dispatched probs by expert", sent, places, &here);
     s.probs = megatron_permuted_probs(b, &s.r, b->routed);

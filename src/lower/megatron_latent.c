@@ -124,8 +124,8 @@ static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
 
 /* YarnRotaryEmbedding, which every layer has one of: cosines and sines for the
  * first positions, or with its own kernels for all, converted with the weights;
- * else the angles of the sequence are cached by the class (core/models/common/embeddings/
- * yarn_rotary_pos_embedding.py). */
+ * else the angles of the sequence are cached by the class (core/models/common/
+ * embeddings/yarn_rotary_pos_embedding.py). */
 static void tables(struct builder *b)
 {
     enum { ORIGINAL_POSITIONS = 4096 }; /* MLATransformerConfig */

@@ -34,6 +34,14 @@ static void passing(struct builder *b, const char *name, enum dtype dtype,
     op_byproduct(&b->p->op[b->p->n_ops - 1], id);
 }
 
+tensor_id megatron_map(struct builder *b, const char *name, tensor_id from,
+                       enum dtype dtype, const struct shape *shape)
+{
+    const tensor_id map = build_tensor(b, name, dtype, shape);
+    op_byproduct(build_op(b, OP_CAST, name, &from, 1), map);
+    return map;
+}
+
 /* RouterGatingLinearFunction: input and weight are kept as they are, and cast
  * within; Transformer Engine's product casts nothing in forward. */
 static tensor_id logits_of(struct builder *b, tensor_id y)
@@ -142,9 +150,8 @@ static tensor_id balanced(struct builder *b, tensor_id logits, tensor_id probs)
         build_tensor(b, "scores by expert", tensor_of(b, scores)->dtype, &sums);
     op_result(b, build_op(b, OP_MEAN, "scores by expert", &scores, 1), sum);
     const tensor_id counts =
-        build_tensor(b, "tokens of experts",
+        megatron_map(b, "tokens of experts", logits,
                      kind == AUX_LOSS_GLOBAL ? DT_FP32 : DT_INT64, &sums);
-    op_byproduct(build_op(b, OP_CAST, "tokens of experts", &logits, 1), counts);
     const tensor_id products = build_mul(b, "balance", sum, counts);
     const tensor_id loss = build_tensor(b, "balance loss", DT_FP32, &one);
     op_result(b, build_op(b, OP_MEAN, "balance loss", &products, 1), loss);
@@ -192,8 +199,7 @@ static void index_rows(struct builder *b, struct megatron_routing *r,
                        tensor_id mask, struct dim rows)
 {
     const struct shape shape = SHAPE(rows);
-    r->index = build_tensor(b, "rows", DT_INT64, &shape);
-    op_byproduct(build_op(b, OP_CAST, "rows", &mask, 1), r->index);
+    r->index = megatron_map(b, "rows", mask, DT_INT64, &shape);
 }
 
 /* probs.T.contiguous().masked_select(mask): both are kept. */
@@ -226,9 +232,7 @@ static void fuse_rows(struct builder *b, struct megatron_routing *r)
     const struct tensor *map = tensor_of(b, r->map);
     const struct shape shape =
         SHAPE(map->dim[0], DIM("2*E+1", 2 * map->dim[1].n + 1));
-    const tensor_id rows = build_tensor(b, "row_id_map", DT_INT32, &shape);
-    op_byproduct(build_op(b, OP_CAST, "row_id_map", &r->map, 1), rows);
-    r->index = rows;
+    r->index = megatron_map(b, "row_id_map", r->map, DT_INT32, &shape);
 }
 
 tensor_id megatron_permuted_probs(struct builder *b, struct megatron_routing *r,
@@ -273,10 +277,8 @@ static tensor_id sorted(struct builder *b, const char *name, tensor_id x,
     const struct shape shape = shape_of(b, x), rows = SHAPE(b->routed);
     if (!b->run->moe_permute_fusion)
         return build_copy(b, name, x);
-    if (*map == TENSOR_NONE) {
-        *map = build_tensor(b, "chunk map", DT_INT32, &rows);
-        op_byproduct(build_op(b, OP_CAST, "chunk map", &few, 1), *map);
-    }
+    if (*map == TENSOR_NONE)
+        *map = megatron_map(b, "chunk map", few, DT_INT32, &rows);
     return megatron_moved_rows(b, name, x, *map, &shape);
 }
 
