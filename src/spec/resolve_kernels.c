@@ -545,7 +545,9 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     resolve_fsdp_buffers(r);
     r->async_tp_allreduce = resolve_bool(r, KEY_ASYNC_TP_ALLREDUCE,
                                          r->framework != FW_MEGATRON_DEEPSPEED);
-    r->scatter_gather = resolve_bool(r, KEY_SCATTER_GATHER, false);
+    r->scatter_gather = resolve_bool(r, KEY_SCATTER_GATHER,
+                                     r->framework == FW_MEGATRON_DEEPSPEED
+                                         && r->engine == ENGINE_MEGATRON);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     resolve_offload(r);
     say_buckets(r);

@@ -1060,7 +1060,8 @@ bool run_reduces_beside(const struct run *run);
 /* Tensor-parallel ranks that have the same hidden states send a part each to the
  * next stage, where they are gathered: DeepSpeed's (runtime/pipe/engine.py,
  * is_pipe_partitioned), and Megatron's of February 2021 to January 2023
- * (p2p_communication.py, scatter_gather_tensors_in_pipeline). */
+ * (p2p_communication.py, scatter_gather_tensors_in_pipeline), which
+ * Megatron-DeepSpeed has without --deepspeed until July 2023. */
 bool run_sends_parts(const struct run *run);
 /* Tokens go once to each rank that has experts of theirs, by a kernel of DeepEP's
  * or HybridEP's; where tensor parallelism cuts experts that is not modelled. */

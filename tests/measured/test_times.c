@@ -285,7 +285,7 @@ static void one_file_calibrates_the_set(void **state)
                                                    rows.line[i].len, fresh()),
                          MEMPLAN_OK);
     assert_int_equal(memplan_calibration_fit(c, fresh()), MEMPLAN_OK);
-    if (c->error.after > 0.055 || c->error.left_out > 0.055)
+    if (c->error.after > 0.05 || c->error.left_out > 0.05)
         fail_msg("%.2f %%, of parts left out %.2f %%", 100 * c->error.after,
                  100 * c->error.left_out);
     memplan_calibration_free(c);

@@ -583,6 +583,40 @@ static void test_sums_of_older_versions(void **state)
     }
 }
 
+/* Megatron-DeepSpeed's stages send a part each by either engine, unless told
+ * otherwise or where tokens are split already; Megatron's of today do not. */
+static void test_stages_send_parts(void **state)
+{
+    (void)state;
+#define STAGES                                                                 \
+    "tp", "2", "pp", "2", "gpus", "4", "grad_accum", "2", "sequence_parallel"
+    const struct {
+        const char *const *setup;
+        bool parts;
+    } rows[] = {
+        { PAIRS("framework", "megatron-deepspeed", "engine", "megatron", STAGES,
+                "false"),
+          true },
+        { PAIRS("framework", "megatron-deepspeed", "engine", "megatron", STAGES,
+                "false", "scatter_gather_tensors_in_pipeline", "false"),
+          false },
+        { PAIRS("framework", "megatron-deepspeed", "engine", "megatron", STAGES,
+                "true"),
+          false },
+        { PAIRS("framework", "megatron-deepspeed", "implementation",
+                "megatron-local", STAGES, "false"),
+          true },
+        { PAIRS("framework", "megatron", STAGES, "false"), false },
+    };
+#undef STAGES
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        memplan_report *r = estimate("gpt2", rows[i].setup);
+        if (run_sends_parts(&r->run) != rows[i].parts)
+            fail_msg("row %u", i);
+        memplan_report_free(r);
+    }
+}
+
 /* Between DeepSpeed's stages, of tensors of 64 MiB: the bytes of what its engine
  * copies, and what the host starts between its waits. */
 static void test_exchange_by_hand(void **state)
@@ -657,6 +691,7 @@ int main(void)
         cmocka_unit_test(test_experts_cut_in_parts),
         cmocka_unit_test(test_messages_told),
         cmocka_unit_test(test_sums_of_older_versions),
+        cmocka_unit_test(test_stages_send_parts),
         cmocka_unit_test(test_exchange_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
