@@ -143,15 +143,18 @@ double moves_unpacked(const struct op_clock *o, const struct tensor *packed,
 }
 
 /* To more bits one by one, to fewer several at once; out of less than a byte an
- * element by a kernel of its own. */
+ * element by a kernel of its own; integers by a product with their scales, whose
+ * type is another. */
 void moves_cast(struct op_clock *o)
 {
     const struct tensor *x = op_in(o, 0), *y = op_out(o, 0);
     const double bytes = moves_forward_bytes(o), n = (double)y->elems;
+    const bool scaled = o->op->strided && x->dtype == DT_INT8;
     if (x->bytes < x->elems && has_kernel_of_4_bits(o->c->run))
         forward(o, moves_unpacked(o, x, y), 0);
     else
-        forward(o, bytes, x->bytes < y->bytes ? OF_SHAPE : 0);
+        forward(o, bytes,
+                (x->bytes < y->bytes ? OF_SHAPE : 0) | (scaled ? OF_TYPE : 0));
     back(o, x->bytes > y->bytes ? moves_lone(o, bytes, n) : bytes, 1);
 }
 

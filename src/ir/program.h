@@ -218,7 +218,8 @@ struct op {
     double flop_full, flop_causal;
     bool stash_input;
     bool indexed; /* OP_VIEW: parts by index (x[..., :n]), no split */
-    bool strided; /* its operands' elements lie apart: heads before tokens */
+    bool strided; /* its operands' elements lie apart: heads before tokens; or
+                     one is spread over the others: a number for a group */
     bool onto;    /* OP_MATMUL: adds to a copy of another operand, spread over
                                      the result (baddbmm) */
     /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16,

@@ -482,7 +482,12 @@ tensor_id build_in_shape_of(struct builder *b, const char *name,
 {
     const tensor_id id = take_tensor(b); /* may move x */
     const struct tensor *of = tensor_of(b, x);
+    struct tensor *t = &b->p->tensor[id];
     set_tensor(b, id, name, dtype, of->dim, of->rank);
+    if (t->elems != of->elems) { /* experts: copies are not among the factors */
+        t->elems = of->elems;
+        t->bytes = dtype_bytes_of(dtype, t->elems);
+    }
     return id;
 }
 

@@ -34,8 +34,9 @@ tensor_id build_unary_in_place(struct builder *b, enum op_kind kind,
                                const char *name, tensor_id x)
 {
     const tensor_id in[] = { x, TENSOR_NONE };
-    const struct shape shape = shape_of(b, x);
-    return build_one_result(b, kind, name, in, build_alias(b, name, x, &shape));
+    const tensor_id y = build_like(b, name, x);
+    b->p->tensor[y].storage = tensor_of(b, x)->storage;
+    return build_one_result(b, kind, name, in, y);
 }
 
 tensor_id build_binary(struct builder *b, enum op_kind kind, const char *name,
@@ -120,14 +121,8 @@ tensor_id build_cast(struct builder *b, const char *name, tensor_id x,
     if (tensor_of(b, x)->dtype == dtype)
         return x;
     const tensor_id in[] = { x, TENSOR_NONE };
-    const uint64_t elems = tensor_of(b, x)->elems;
-    const tensor_id out = build_in_shape_of(b, name, dtype, x);
-    struct tensor *t = &b->p->tensor[out];
-    if (t->elems != elems) { /* experts: copies are not among the factors */
-        t->elems = elems;
-        t->bytes = dtype_bytes_of(dtype, elems);
-    }
-    return build_one_result(b, OP_CAST, name, in, out);
+    return build_one_result(b, OP_CAST, name, in,
+                            build_in_shape_of(b, name, dtype, x));
 }
 
 /* Autocast caches its copies of weights until the forward is over. */

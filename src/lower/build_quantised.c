@@ -181,16 +181,30 @@ static tensor_id product_int8(struct builder *b,
     return product(b, q, in, dtype, !holds_past(b, q->x));
 }
 
+/* Its other operand is one number for a group of rows. */
+static void last_is_of_groups(struct builder *b)
+{
+    b->p->op[b->p->n_ops - 1].strided = true;
+}
+
 /* AutoGPTQ's QuantLinear for training (qlinear_cuda_old.py): packed numbers
- * shifted out in int32, then int8, then times their scales in 16 bits; the
- * product is PyTorch's own and keeps that weight; the bias is added after. */
+ * shifted out in int32, then int8, masked where they are, less their zero points,
+ * then times their scales in 16 bits; the product is PyTorch's own and keeps that
+ * weight; the bias is added after. */
 static tensor_id product_gptq(struct builder *b,
                               const struct quantised_product *q)
 {
     const tensor_id shifted =
         build_cast(b, "unpacked int32", q->weight, DT_INT32);
     const tensor_id small = build_cast(b, "unpacked int8", shifted, DT_INT8);
-    const tensor_id w = build_cast(b, "dequantised weight", small, b->compute);
+    const tensor_id masked =
+        build_unary_in_place(b, OP_QUANTIZE, "lowest 4 bits", small);
+    const tensor_id centred =
+        build_unary(b, OP_QUANTIZE, "less zero points", masked);
+    last_is_of_groups(b);
+    const tensor_id w =
+        build_cast(b, "dequantised weight", centred, b->compute);
+    last_is_of_groups(b);
     const tensor_id x = build_autocast(b, q->name, q->x);
     const tensor_id in[] = { x, w, TENSOR_NONE, TENSOR_NONE };
     const tensor_id y =

@@ -116,6 +116,36 @@ static void test_operands_of_two_types(void **state)
     memplan_report_free(r);
 }
 
+/* GPTQ: half a byte a weight is shifted out in int32, one by one, made int8, four
+ * at once, and masked there; zero points, and scales of another type, are one for
+ * a group of weights, so that these are taken off and multiplied one by one. */
+static void test_weights_of_integers(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op_kind kind;
+        const char *name;
+        double bytes, each; /* of a weight; weights a second a multiprocessor */
+    } kernels[] = { { OP_CAST, "unpacked int32", 4.5, 2.3e9 },
+                    { OP_CAST, "unpacked int8", 5, 0 },
+                    { OP_QUANTIZE, "lowest 4 bits", 2, 0 },
+                    { OP_QUANTIZE, "less zero points", 2, 2.3e9 },
+                    { OP_CAST, "dequantised weight", 3, 1.5e9 } };
+    memplan_report *r = estimate(
+        "llama-7b", PAIRS("gpu", "h100-80gb", "lora_rank", "16", "base_dtype",
+                          "int4", "precision", "fp16", "seq_len", "512"));
+    for (unsigned i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        const struct timed t = time_of(r, kernels[i].kind, kernels[i].name);
+        const double least = moved(kernels[i].bytes * t.elems);
+        const double lone =
+            kernels[i].each > 0 ? t.elems / (units * kernels[i].each) : 0;
+        assert_true(
+            close_to(memory_of(&t.time.forward), fmax(least, lone) + latency));
+        assert_true(memory_of(&t.time.input) <= 0);
+    }
+    memplan_report_free(r);
+}
+
 /* alibi.baddbmm(): alibi is copied over all scores, which the product reads. */
 static void test_product_onto_a_copy(void **state)
 {
@@ -376,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
         cmocka_unit_test(test_operands_of_two_types),
+        cmocka_unit_test(test_weights_of_integers),
         cmocka_unit_test(test_product_onto_a_copy),
         cmocka_unit_test(test_four_bits_are_unpacked),
         cmocka_unit_test(test_moments_in_8_bits),
