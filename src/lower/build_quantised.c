@@ -189,13 +189,10 @@ static void last_is_of_groups(struct builder *b)
 
 /* AutoGPTQ's QuantLinear for training (qlinear_cuda_old.py): packed numbers
  * shifted out in int32, then int8, masked where they are, less their zero points,
- * then times their scales in 16 bits; the product is PyTorch's own and keeps that
- * weight; the bias is added after. */
-static tensor_id product_gptq(struct builder *b,
-                              const struct quantised_product *q)
+ * then times their scales in 16 bits. */
+static tensor_id weight_gptq(struct builder *b, tensor_id packed)
 {
-    const tensor_id shifted =
-        build_cast(b, "unpacked int32", q->weight, DT_INT32);
+    const tensor_id shifted = build_cast(b, "unpacked int32", packed, DT_INT32);
     const tensor_id small = build_cast(b, "unpacked int8", shifted, DT_INT8);
     const tensor_id masked =
         build_unary_in_place(b, OP_QUANTIZE, "lowest 4 bits", small);
@@ -205,8 +202,22 @@ static tensor_id product_gptq(struct builder *b,
     const tensor_id w =
         build_cast(b, "dequantised weight", centred, b->compute);
     last_is_of_groups(b);
+    return w;
+}
+
+/* The product is PyTorch's own and keeps the weight in 16 bits; of triton_v2 one
+ * kernel makes that weight, and again in backward (triton_utils/dequant.py,
+ * QuantLinearFunction). The bias is added after. */
+static tensor_id product_gptq(struct builder *b,
+                              const struct quantised_product *q)
+{
+    const bool again = b->run->gptq_kernel == GPTQ_TRITON_V2;
+    const tensor_id w =
+        again ? build_cast(b, "dequantised weight", q->weight, b->compute)
+              : weight_gptq(b, q->weight);
     const tensor_id x = build_autocast(b, q->name, q->x);
-    const tensor_id in[] = { x, w, TENSOR_NONE, TENSOR_NONE };
+    const tensor_id in[] = { x, w, TENSOR_NONE,
+                             again ? q->weight : TENSOR_NONE };
     const tensor_id y =
         build_cast(b, q->name, product(b, q, in, b->compute, false),
                    tensor_of(b, q->x)->dtype);

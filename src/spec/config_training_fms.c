@@ -83,8 +83,11 @@ void config_fms_base(struct config *c)
 {
     const struct json *packed = config_at(c, "bnb_qlora");
     const struct json *gptq = config_at(c, "auto_gptq");
-    if (gptq != NULL && !says_no(gptq))
+    if (gptq != NULL && !says_no(gptq)) {
         config_set(c, gptq, KEY_BASE_DTYPE, "int4");
+        /* the one kernel that the plugin has (framework_plugin_autogptq.py) */
+        config_set(c, gptq, KEY_GPTQ_KERNEL, "triton_v2");
+    }
     if (packed == NULL || says_no(packed))
         return;
     config_set(c, packed, KEY_BASE_DTYPE,

@@ -380,6 +380,10 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     r->double_quant =
         resolve_bool(r, KEY_DOUBLE_QUANT,
                      resolve_takes_stored(r, spec) && spec->stored.twice);
+    r->gptq_kernel = GPTQ_CUDA_OLD;
+    if (r->base_dtype == DT_INT4)
+        r->gptq_kernel =
+            (enum gptq_kernel)resolve_count(r, KEY_GPTQ_KERNEL, GPTQ_CUDA_OLD);
     r->linear_experts = resolve_bool(r, KEY_LINEAR_EXPERTS, false);
     r->kbit_cast = KBIT_CAST_NONE;
     if (dtype_is_quantised(r->base_dtype))

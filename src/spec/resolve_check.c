@@ -339,6 +339,17 @@ static void check_kbit_cast(const struct run *r, struct diag *d)
     diag_hint(e, "use --base-dtype nf4, fp4, int8 or int4, or leave it out");
 }
 
+static void check_gptq_kernel(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_GPTQ_KERNEL] || r->base_dtype == DT_INT4)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_GPTQ_KERNEL,
+                    "gptq_kernel with base_dtype '%s', which is not GPTQ's",
+                    dtype_name(r->base_dtype));
+    diag_hint(e, "use --base-dtype int4, or leave it out");
+}
+
 /* Their routers are linears that give three tensors: PEFT's all-linear wraps
  * them, and fails at the first forward. */
 static void check_router_adapters(const struct run *r, const struct spec *s,
@@ -487,14 +498,16 @@ static const char *hint_rank(const struct run *r, enum setup_key key)
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
-        KEY_LORA_VARIANT,        KEY_LORA_TARGETS,        KEY_LORA_FULL_MODULES,
-        KEY_LORA_DTYPE,          KEY_BASE_DTYPE,          KEY_DOUBLE_QUANT,
-        KEY_KBIT_CAST,           KEY_LORA_DROPOUT,        KEY_RANK_PATTERN,
-        KEY_LAYERS_TO_TRANSFORM, KEY_ENSURE_WEIGHT_TYING, KEY_LINEAR_EXPERTS,
+        KEY_LORA_VARIANT,   KEY_LORA_TARGETS,        KEY_LORA_FULL_MODULES,
+        KEY_LORA_DTYPE,     KEY_BASE_DTYPE,          KEY_DOUBLE_QUANT,
+        KEY_KBIT_CAST,      KEY_GPTQ_KERNEL,         KEY_LORA_DROPOUT,
+        KEY_RANK_PATTERN,   KEY_LAYERS_TO_TRANSFORM, KEY_ENSURE_WEIGHT_TYING,
+        KEY_LINEAR_EXPERTS,
     };
     if (r->peft != PEFT_LORA) {
         check_double_quant(r, d);
         check_kbit_cast(r, d);
+        check_gptq_kernel(r, d);
         return;
     }
     if (r->lora_rank == 0) {
@@ -508,6 +521,7 @@ static void check_lora(const struct run *r, struct diag *d)
     check_double_quant(r, d);
     check_one_type(r, d);
     check_kbit_cast(r, d);
+    check_gptq_kernel(r, d);
     check_whose_adapters(r, d);
 }
 

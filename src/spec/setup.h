@@ -285,6 +285,10 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_VARIANT_DORA, "dora")
 
 /* What k-bit training leaves in fp32 of what is not quantised. */
+#define GPTQ_KERNEL_MAP(X)                                                     \
+    X(GPTQ_CUDA_OLD, "cuda_old")                                               \
+    X(GPTQ_TRITON_V2, "triton_v2")
+
 #define KBIT_CAST_MAP(X)                                                       \
     X(KBIT_CAST_NONE, "none")                                                  \
     X(KBIT_CAST_NORMS, "norms")                                                \
@@ -383,6 +387,7 @@ enum moe_router_dtype {
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum { OPTIMIZER_TARGET_HEAD = LORA_TARGET_COUNT };
 enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
+enum gptq_kernel { GPTQ_KERNEL_MAP(CHOICE_ENUM) GPTQ_KERNEL_COUNT };
 enum kbit_cast { KBIT_CAST_MAP(CHOICE_ENUM) KBIT_CAST_COUNT };
 enum peft_type { PEFT_TYPE_MAP(CHOICE_ENUM) PEFT_TYPE_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
@@ -758,8 +763,9 @@ struct run {
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
-    bool linear_experts;      /* each one's matrices are, and are packed */
-    enum kbit_cast kbit_cast; /* none where nothing is quantised */
+    bool linear_experts;          /* each one's matrices are, and are packed */
+    enum gptq_kernel gptq_kernel; /* of base_dtype int4 */
+    enum kbit_cast kbit_cast;     /* none where nothing is quantised */
     enum offload offload_optimizer, offload_params;
     double offload_ratio; /* of the optimizer, the share that moves */
     bool pin_memory;

@@ -893,7 +893,7 @@ static void test_training_args_fms(void **state)
     has("base_dtype=fp4 kbit_cast=");
     import("training-args",
            "peft_method: lora\nauto_gptq: [triton_v2]\nfp16: true\n");
-    has("base_dtype=int4 precision=fp16-amp");
+    has("base_dtype=int4 gptq_kernel=triton_v2 precision=fp16-amp");
     import("training-args", "peft_method: pt\n");
     has("peft_type=prompt-tuning num_virtual_tokens=8 lora_rank=");
     import("training-args", "peft_method: pt\nnum_virtual_tokens: 16\n");

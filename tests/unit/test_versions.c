@@ -93,11 +93,35 @@ static void kbit_training_casts(void **state)
     memplan_report_free(r);
 }
 
+static double kept_over(const char *kernel)
+{
+    double bytes = 0;
+    memplan_report *r = estimate(
+        "llama-7b", PAIRS("lora_rank", "16", "base_dtype", "int4", "precision",
+                          "fp16", "seq_len", "512", "gptq_kernel", kernel));
+    assert_int_equal(memplan_report_number(&bytes, r, "memory.activations"),
+                     MEMPLAN_OK);
+    memplan_report_free(r);
+    return bytes;
+}
+
+/* AutoGPTQ's product that is PyTorch's own keeps each weight of a layer in 16
+ * bits, Triton's none. */
+static void products_of_packed_integers(void **state)
+{
+    (void)state;
+    enum { FFN = 11008 };
+    const double layer = 4.0 * HIDDEN * HIDDEN + 3.0 * HIDDEN * FFN;
+    const double more = kept_over("cuda_old") - kept_over("triton_v2");
+    assert_true(more <= 2 * LAYERS * layer && more >= 2 * LAYERS * layer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_shifts),
         cmocka_unit_test(kbit_training_casts),
+        cmocka_unit_test(products_of_packed_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
