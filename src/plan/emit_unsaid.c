@@ -106,7 +106,12 @@ static const char *said_by_code(const struct unsaid *u, enum setup_key key)
     if (key == KEY_ATTENTION && hf)
         return "attn_implementation says it where the model is loaded";
     if (key == KEY_BASE_DTYPE && hf)
-        return "BitsAndBytesConfig or dtype say it where the model is loaded";
+        return u->run->base_dtype == DT_INT4
+                   ? "GPTQConfig says it where the model is loaded"
+                   : "BitsAndBytesConfig or dtype say it where the model is "
+                     "loaded";
+    if (key == KEY_GPTQ_KERNEL)
+        return "the code that loads the model chooses it";
     if (key == KEY_DROPOUT)
         return "the model's config.json says it";
     if (key == KEY_ALLOCATOR)
