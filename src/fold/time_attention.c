@@ -80,27 +80,6 @@ static struct wide_speed limit_of(const struct clock *c,
 /* Heads of so many are one tile of the kernel; of queries and keys. */
 enum { WHOLE_HEAD = 128 };
 
-/* Share of the peak of a fused kernel that fills the GPU. Heads of less than 128
- * leave the units less to do for what they load; of more, tiles are smaller. What
- * the memory-efficient kernel loses with short sequences is what tiles on the
- * causal mask's edge compute in vain. */
-static double share_of(const struct clock *c, const struct attended *x,
-                       bool back)
-{
-    const struct attention_speed s =
-        x->efficient ? efficient_kernel(c, x->dtype) : kernel_of(c);
-    const struct wide_speed limit = limit_of(c, x);
-    const bool no_edge = x->efficient && !(x->flop < x->flop_full);
-    const double length = (double)c->run->seq_len;
-    const double half = no_edge ? 0 : s.half_tokens;
-    const double head = x->head > 0 ? fmin(x->head, WHOLE_HEAD) : WHOLE_HEAD;
-    const double part = length / (length + half) * head / (head + s.half_head)
-                        * (WHOLE_HEAD + s.half_head) / WHOLE_HEAD;
-    const double share = part * (back ? s.backward : s.forward);
-    const double most = back ? limit.backward : limit.forward;
-    return x->head > WHOLE_HEAD && most > 0 ? fmin(share, most) : share;
-}
-
 /* The memory-efficient kernel's tiles: of queries forward, of keys in backward
  * (torch, transformers/cuda/mem_eff_attention/kernels/generate_kernels.py). */
 static double efficient_rows(const struct attended *x, bool back)
@@ -127,6 +106,45 @@ static double block_rows(const struct clock *c, const struct attended *x,
     return two && !back ? 2 * WHOLE_HEAD : WHOLE_HEAD;
 }
 
+/* Under a causal mask a query sees half of the keys on average, or fewer. */
+static bool is_windowed(const struct attended *x)
+{
+    return x->flop < 0.499 * x->flop_full;
+}
+
+/* What a block begins and ends with is as much as so many keys would take, half
+ * of `half` under a causal mask. In a window it computes what lies before the
+ * first query's keys and after the last one's, too. */
+static double along(const struct clock *c, const struct attended *x,
+                    double half, bool back)
+{
+    const double length = (double)c->run->seq_len;
+    if (!is_windowed(x))
+        return length / (length + half);
+    const double keys = length * x->flop / x->flop_full;
+    return keys / (keys + block_rows(c, x, back) + half / 2);
+}
+
+/* Share of the peak of a fused kernel that fills the GPU. Heads of less than 128
+ * leave the units less to do for what they load; of more, tiles are smaller. What
+ * the memory-efficient kernel loses with short sequences is what tiles on the
+ * causal mask's edge compute in vain. */
+static double share_of(const struct clock *c, const struct attended *x,
+                       bool back)
+{
+    const struct attention_speed s =
+        x->efficient ? efficient_kernel(c, x->dtype) : kernel_of(c);
+    const struct wide_speed limit = limit_of(c, x);
+    const bool no_edge = x->efficient && !(x->flop < x->flop_full);
+    const double half = no_edge ? 0 : s.half_tokens;
+    const double head = x->head > 0 ? fmin(x->head, WHOLE_HEAD) : WHOLE_HEAD;
+    const double part = along(c, x, half, back) * head / (head + s.half_head)
+                        * (WHOLE_HEAD + s.half_head) / WHOLE_HEAD;
+    const double share = part * (back ? s.backward : s.forward);
+    const double most = back ? limit.backward : limit.forward;
+    return x->head > WHOLE_HEAD && most > 0 ? fmin(share, most) : share;
+}
+
 /* Share of the multiprocessors that compute: blocks are dealt one by one, so
  * that the last ones end half a block apart on average, and none is faster than
  * the longest, under a causal mask twice the mean. */
@@ -135,7 +153,8 @@ static double filled(const struct clock *c, const struct attended *x, bool back)
     if (x->rows <= 0)
         return 1;
     const double blocks = x->rows / block_rows(c, x, back);
-    const double over_mean = fmin(2, fmax(1, x->flop_full / x->flop));
+    const double over_mean =
+        is_windowed(x) ? 1 : fmin(2, fmax(1, x->flop_full / x->flop));
     const double longest = over_mean * (double)c->run->gpu.sm_count / blocks;
     return 1 / fmax(longest, 1 + longest / 2);
 }
