@@ -275,7 +275,9 @@ static void casts(struct op_clock *o)
         &(struct operands){ .input = is_cast_before(o) ? 0 : (double)x->elems,
                             .cast = x->dtype == DT_FP8,
                             .weight = (double)w->elems,
-                            .gradient = any ? (double)op_out(o, 0)->elems : 0,
+                            .gradient = any && !o->op->in_product
+                                            ? (double)op_out(o, 0)->elems
+                                            : 0,
                             .on_use = o->op->in_8_bits,
                             .back = any,
                             .frozen = !op_grads(w) });
@@ -468,10 +470,15 @@ static void op_time(struct op_clock *o)
         with_products(o);
         time_loss_chunks(o);
         break;
+    case OP_ACTIVATION:
+        if (o->op->bounds > 0)
+            moves_clamp(o);
+        else
+            moves_once(o);
+        break;
     case OP_SCALE:
     case OP_TANH:
     case OP_MASKED_SOFTMAX:
-    case OP_ACTIVATION:
     case OP_RELU:
     case OP_COPY:
     case OP_DROPOUT:
@@ -479,11 +486,14 @@ static void op_time(struct op_clock *o)
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
     case OP_AVG_POOL:
-    case OP_SWIGLU:
     case OP_CUMSUM:
     case OP_WHERE:
-    case OP_TOPK:
-    case OP_QUANTIZE: moves_once(o); break;
+    case OP_TOPK: moves_once(o); break;
+    case OP_SWIGLU:
+    case OP_QUANTIZE:
+        if (!o->op->in_product)
+            moves_once(o);
+        break;
     case OP_ALL_REDUCE:
         message_time(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
         break;

@@ -119,6 +119,22 @@ void moves_once(struct op_clock *o)
     back(o, backward_bytes(o), 1);
 }
 
+/* clamp_backward (torch/csrc/autograd/FunctionsManual.cpp): which elements lie
+ * within each bound, a byte each, whether within both, and the gradient there. */
+void moves_clamp(struct op_clock *o)
+{
+    enum { CHOICE = 2 };
+    const double elems = (double)op_out(o, 0)->elems;
+    const double bytes = (double)op_out(o, 0)->bytes;
+    const double bounds = o->op->bounds;
+    const unsigned odd = o->op->strided ? OF_SHAPE : 0;
+    const double tests = bounds * with_odd(o, bytes + elems, odd);
+    const double both = (bounds - 1) * 3 * elems;
+    moves_forward(o);
+    back(o, tests + both + with_odd(o, CHOICE * bytes + elems, odd),
+         2 * bounds);
+}
+
 void moves_forward(struct op_clock *o)
 {
     forward(o, moves_forward_bytes(o), o->op->strided ? OF_SHAPE : 0);

@@ -110,6 +110,7 @@ double moves_lone(const struct op_clock *o, double bytes, double elems);
 /* One kernel forward, one backward: the result's gradient, what was kept, and
  * the gradients made of them. */
 void moves_once(struct op_clock *o);
+void moves_clamp(struct op_clock *o);
 /* Forward alone. */
 void moves_forward(struct op_clock *o);
 /* Those whose gradients PyTorch makes in more than one kernel, or in none. */

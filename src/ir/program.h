@@ -217,10 +217,12 @@ struct op {
        (docs/method.md, eq. flops) */
     double flop_full, flop_causal;
     bool stash_input;
-    bool indexed; /* OP_VIEW: parts by index (x[..., :n]), no split */
-    bool strided; /* its operands' elements lie apart: heads before tokens; or
-                     one is spread over the others: a number for a group */
-    bool onto;    /* OP_MATMUL: adds to a copy of another operand, spread over
+    bool indexed;    /* OP_VIEW: parts by index (x[..., :n]), no split */
+    bool in_product; /* OP_SWIGLU, OP_QUANTIZE: part of the products around it;
+                        OP_LINEAR: the gradient of its result comes cast */
+    bool strided;    /* its operands' elements lie apart: heads before tokens;
+                        or one is spread over the others: a number for a group */
+    bool onto; /* OP_MATMUL: adds to a copy of another operand, spread over
                                      the result (baddbmm) */
     /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16,
        or as they were gathered (torchao) */
@@ -246,6 +248,7 @@ struct op {
                                      does, and what its variables hold goes */
     uint8_t module; /* 1 + enum offload_module: what it keeps waits on the host
                        with that module's; 0: it does not */
+    uint8_t bounds; /* OP_ACTIVATION: of a clamp, 1 or 2; 0: of no clamp */
     uint8_t back_pieces; /* OP_FUSED: back_bytes are so many allocations, all
                             of one size; 0: one */
     bool commits; /* OP_RELEASE: ... and goes there now; what it takes has no

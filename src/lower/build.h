@@ -420,6 +420,8 @@ struct linear {
  * casts of input and weight under autocast, a quantised copy of the input that
  * is kept under fp8, adapters, dequantisation. */
 tensor_id build_linear(struct builder *b, const struct linear *l);
+/* Its bias alone, for a caller that adds it; TENSOR_NONE where it has none. */
+tensor_id build_linear_bias(struct builder *b, const struct linear *l);
 
 /* Whether adapters are asked for beside it. */
 bool build_is_adapted(const struct builder *b, const struct linear *l);

@@ -104,7 +104,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
     return w;
 }
 
-static tensor_id linear_bias(struct builder *b, const struct linear *l)
+tensor_id build_linear_bias(struct builder *b, const struct linear *l)
 {
     if (!l->bias)
         return TENSOR_NONE;
@@ -178,7 +178,7 @@ static struct fp8_input linear_keeps(struct builder *b, const struct linear *l,
 static tensor_id linear_product(struct builder *b, const struct linear *l)
 {
     const tensor_id stored = linear_weight(b, l);
-    const tensor_id bias = linear_bias(b, l);
+    const tensor_id bias = build_linear_bias(b, l);
     if (dtype_is_quantised(tensor_of(b, stored)->dtype))
         return build_quantised_product(
             b, &(struct quantised_product){ .name = l->name,

@@ -452,7 +452,9 @@ static tensor_id gate_clamped(struct builder *b, const tensor_id part[2])
 {
     const tensor_id gate =
         build_unary(b, OP_ACTIVATION, "gate clamped", part[0]);
+    b->p->op[b->p->n_ops - 1].bounds = 1;
     const tensor_id up = build_unary(b, OP_ACTIVATION, "up clamped", part[1]);
+    b->p->op[b->p->n_ops - 1].bounds = 2;
     const tensor_id scaled = build_scale(b, "alpha gate", gate);
     const tensor_id s = build_unary(b, OP_TANH, "sigmoid", scaled);
     const tensor_id glu = build_mul(b, "glu", gate, s);

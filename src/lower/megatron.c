@@ -128,8 +128,11 @@ static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
     const bool normed = b->spec->qk_norm == QK_PER_HEAD;
-    qkv[0] = own_copy(b, "q", qkv[0], b->a, normed);
-    qkv[1] = own_copy(b, "k", qkv[1], b->kv, normed);
+    const bool unfused = megatron_turns_unfused(b);
+    for (unsigned i = 0; i < 2; i++)
+        qkv[i] = unfused ? megatron_rotated(b, i == 0 ? "q" : "k", qkv[i], b->d)
+                         : own_copy(b, i == 0 ? "q" : "k", qkv[i],
+                                    i == 0 ? b->a : b->kv, normed);
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
 }
 

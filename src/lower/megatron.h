@@ -147,6 +147,14 @@ void megatron_exchange_backward(struct builder *b);
 /* The kernel built last has keys and values gathered. */
 void megatron_gather_keys(struct builder *b, bool copied);
 
+/* ---- megatron_rope.c ---- */
+
+/* Whether queries and keys are turned by PyTorch's kernels. */
+bool megatron_turns_unfused(const struct builder *b);
+/* x, with tables so wide, as PyTorch's kernels turn it. */
+tensor_id megatron_rotated(struct builder *b, const char *name, tensor_id x,
+                           struct dim width);
+
 /* ---- megatron_latent.c ---- */
 
 /* q, k and v of latent attention from the normed hidden states. */

@@ -23,9 +23,31 @@ static tensor_id plain_activation(struct builder *b, tensor_id x,
                       b->compute);
 }
 
+/* weighted_bias_quick_geglu_impl (core/fusions/fused_bias_geglu.py): both halves
+ * are clamped and joined again before the fused kernel, which keeps what is
+ * joined, the clamps what they were given. */
+static tensor_id clamped(struct builder *b, tensor_id x)
+{
+    const struct shape whole = shape_of(b, x);
+    const struct shape half = shape_last(b, x, b->fe);
+    tensor_id part[2];
+    build_split(b, "gate, up", x, part, (const struct shape[]){ half, half },
+                2);
+    for (unsigned i = 0; i < 2; i++) {
+        part[i] = build_unary(b, OP_ACTIVATION,
+                              i == 0 ? "gate clamped" : "up clamped", part[i]);
+        struct op *op = &b->p->op[b->p->n_ops - 1];
+        op->strided = true;
+        op->bounds = (uint8_t)(1 + i);
+    }
+    return build_cat(b, "clamped", part[0], part[1], &whole);
+}
+
 void megatron_activation(struct builder *b, tensor_id x, tensor_id probs,
                          struct linear *fc2)
 {
+    if (b->spec->family == FAM_GPT_OSS && !b->run->op_fuser)
+        x = clamped(b, x);
     if (b->run->act_fp8 && b->spec->gated_mlp && b->spec->act == ACT_SILU)
         megatron_swiglu(b, x, probs, fc2);
     else
@@ -33,6 +55,54 @@ void megatron_activation(struct builder *b, tensor_id x, tensor_id probs,
 }
 
 /* ---- experts (experts.py) ---- */
+
+/* Grouped products leave the second bias to Megatron, which weighs it as the rows
+ * are: a product and a sum for each expert, joined, in the wider of the two types
+ * (_apply_bias). */
+static tensor_id add_bias(struct builder *b, tensor_id y, tensor_id probs,
+                          const struct linear *fc2)
+{
+    const tensor_id bias = build_linear_bias(b, fc2);
+    if (bias == TENSOR_NONE)
+        return y;
+    const struct shape rows = shape_of(b, y);
+    const enum dtype dtype = tensor_of(b, y)->dtype;
+    const enum dtype wide =
+        tensor_of(b, probs)->dtype == DT_FP32 ? DT_FP32 : dtype;
+    const tensor_id in[] = { bias, probs };
+    const tensor_id weighed = build_tensor(b, "weighed bias", wide, &rows);
+    op_result(b, build_op(b, OP_MUL, "weighed bias", in, 2), weighed);
+    const tensor_id sum = build_add(b, "+ bias", y, weighed);
+    const tensor_id joined = build_tensor(b, "experts", wide, &rows);
+    op_result(b, build_op(b, OP_CAT, "experts", &sum, 1), joined);
+    return build_cast(b, "experts", joined, dtype);
+}
+
+/* Transformer Engine's fused operation of grouped products, which cuDNN has for
+ * Blackwell and operands with scales of blocks (pytorch/ops/fused/grouped_mlp.py,
+ * fuse_grouped_mlp_ops): the first product writes its result and, activated and
+ * cast, the second one's input, whose gradient is activated back and cast by the
+ * product that makes it. */
+static bool is_fused(const struct builder *b)
+{
+    return b->run->op_fuser && b->fp8 && b->run->gpu.arch == ARCH_BLACKWELL
+           && (b->run->fp8_recipe == FP8_MXFP8
+               || b->run->fp8_recipe == FP8_NVFP4);
+}
+
+static void fuse(struct builder *b, uint32_t first)
+{
+    bool between = false; /* the first product and the second */
+    for (uint32_t i = first; i < b->p->n_ops; i++) {
+        struct op *op = &b->p->op[i];
+        if (op->kind == OP_LINEAR && between)
+            return;
+        op->in_product =
+            op->kind == OP_LINEAR
+            || (between && (op->kind == OP_SWIGLU || op->kind == OP_QUANTIZE));
+        between = between || op->kind == OP_LINEAR;
+    }
+}
 
 /* So many experts of the rank, one product for all of them. */
 static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
@@ -55,6 +125,7 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
                           .full_copies = in_all,
                           .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) };
     const bool grouped = b->run->grouped_gemm;
+    const uint32_t first = b->p->n_ops;
     megatron_module(b, grouped ? OFFMOD_EXPERT_FC1 : OFFMOD_COUNT);
     if (b->module != 0) /* not in parts, nor in 8 bits (experts.py,
                            set_save_original_input) */
@@ -82,10 +153,15 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
     megatron_activation(b, z, probs, &fc2);
     b->region = outer;
     megatron_module(b, OFFMOD_COUNT);
-    const tensor_id y = megatron_expert(b, &fc2);
+    const bool apart = grouped && !b->run->op_fuser;
+    struct linear bare = fc2;
+    bare.bias = fc2.bias && !apart;
+    const tensor_id y = megatron_expert(b, &bare);
+    if (is_fused(b))
+        fuse(b, first);
     if (grouped)
         megatron_offloaded(b, OFFMOD_MOE_ACT, &z, 1);
-    return y;
+    return apart ? add_bias(b, y, probs, &fc2) : y;
 }
 
 /* Of SequentialMLP: as many turns as one operation can have operands; more

@@ -53,6 +53,7 @@ static struct megatron_sent by_hybrid(struct builder *b, tensor_id y,
     const struct shape rows = SHAPE(b->routed, b->h), few = SHAPE(b->routed);
     struct megatron_sent s = { .r = *r, .permuted = TENSOR_NONE };
     const tensor_id probs = in_fp32(b, "probs fp32", r->probs);
+    build_node(b, NODE_DISPATCH);
     const tensor_id handle[] = {
         megatron_map(b, "sparse_to_dense_map", r->map, DT_INT32, &sparse),
         megatron_map(b, "local_expert_routing_map", r->map, DT_BOOL, &dense),
@@ -60,6 +61,7 @@ static struct megatron_sent by_hybrid(struct builder *b, tensor_id y,
     };
     s.rows = s.arrived = build_collective(b, OP_ALL_TO_ALL, COMM_EP, y, &rows);
     s.probs = sent_probs(b, probs, handle, &few);
+    build_node(b, NODE_EXPERTS);
     s.r.index = s.probs;
     megatron_hold_between_calls(b, &s, probs);
     return s;
@@ -80,6 +82,7 @@ static struct megatron_sent by_deepep(struct builder *b, tensor_id y,
     const tensor_id probs =
         in_fp32(b, "token probs fp32",
                 build_topk(b, "token probs", r->probs, k, &indices));
+    build_node(b, NODE_DISPATCH);
     const tensor_id handle[] = {
         megatron_map(b, "is_token_in_rank", indices, DT_BOOL, &of_ranks),
         megatron_map(b, "send_head", indices, DT_INT32, &of_ranks),
@@ -87,6 +90,7 @@ static struct megatron_sent by_deepep(struct builder *b, tensor_id y,
     };
     s.arrived = build_collective(b, OP_ALL_TO_ALL, COMM_EP, y, &came);
     const tensor_id sent = sent_probs(b, probs, handle, &top);
+    build_node(b, NODE_EXPERTS);
     const tensor_id places =
         megatron_map(b, "dispatched indices", indices, DT_INT64, &top);
     s.r.map = megatron_map(b, "dispatched map", places, DT_BOOL, &here);
@@ -114,5 +118,11 @@ tensor_id megatron_flex_returned(struct builder *b, tensor_id z,
         z = megatron_unpermuted(b, z, &s->r, &came);
     const tensor_id held[] = { out, s->rows, s->probs };
     build_op(b, OP_RELEASE, "experts", held, 3);
+    if (b->run->ep_overlap) { /* the parts' inputs go when these are done
+                                 (should_free_input) */
+        build_op(b, OP_RELEASE, "experts", &s->arrived, 1);
+        b->sent = z;
+    }
+    build_node(b, NODE_COMBINE);
     return build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &back);
 }

@@ -51,34 +51,6 @@ static tensor_id queries(struct builder *b, tensor_id from)
     return build_column(b, &l);
 }
 
-/* Cosines or sines of the rank's positions in the type of x, made anew for each
- * call and kept by it. */
-static tensor_id turns(struct builder *b, const char *name, tensor_id x)
-{
-    const struct shape shape = SHAPE(b->sq, b->rope);
-    const tensor_id table =
-        build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
-    struct op *op = build_op(b, OP_CAST, name, &x, 1);
-    op_byproduct(op, table);
-    return table;
-}
-
-/* _apply_rotary_pos_emb_bshd (core/models/common/embeddings/rope_utils.py):
- * halves put side by side, two products and their sum; joined with the nothing
- * that is not turned, a copy. */
-static tensor_id rotated(struct builder *b, const char *name, tensor_id x)
-{
-    const tensor_id halves = build_copy(b, name, x);
-    const tensor_id cos = turns(b, "cos", halves);
-    const tensor_id sin = turns(b, "sin", halves);
-    const tensor_id plain = build_mul(b, "times cos", halves, cos);
-    const tensor_id half = build_copy(b, "rotated half", halves);
-    const tensor_id turned = build_mul(b, "times sin", half, sin);
-    const tensor_id sum = build_add(b, "rotated", plain, turned);
-    build_op(b, OP_RELEASE, "products", &plain, 1);
-    return build_copy(b, name, sum);
-}
-
 /* _FusedMLARoPEInplace turns q where it lies, and its gradient;
  * _FusedMLARoPEKVSplit makes k and v of their product and the rotary key
  * (core/fusions/fused_mla_yarn_rope_apply.py). Both keep the layer's own tables
@@ -113,8 +85,11 @@ static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
     tensor_id part[2], half[2];
     build_split(b, "q", q, part, q_parts, 2);
     build_split(b, "k, v", kv, half, kv_parts, 2);
-    part[1] = rotated(b, "q rope", part[1]);
-    k_rope = rotated(b, "k rope", k_rope);
+    /* every other element first: halves put side by side */
+    part[1] = megatron_rotated(b, "q rope", build_copy(b, "q rope", part[1]),
+                               b->rope);
+    k_rope =
+        megatron_rotated(b, "k rope", build_copy(b, "k rope", k_rope), b->rope);
     qkv[0] = build_cat(b, "q", part[0], part[1], &q_whole);
     qkv[1] = build_cat(b, "k", half[0], k_rope, &q_whole);
     qkv[2] = build_copy_as(b, "v", half[1], &v_whole);

@@ -168,6 +168,8 @@ static const struct moot {
       " but in Megatron with experts" },
     { KEY_MOE_PAD_TO_CAPACITY, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
+    { KEY_OP_FUSER, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
     { KEY_MOE_PERMUTE_FUSION, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_ROUTER_DTYPE, NO_MEGATRON | NO_EXPERTS, ANY,

@@ -821,7 +821,9 @@ struct run {
     bool rope_fusion;     /* of Megatron's latent attention */
     bool
         moe_permute_fusion; /* rows of experts by Transformer Engine's kernels */
-    bool moe_router_fp32;   /* its logits and probabilities */
+    bool op_fuser; /* experts are Transformer Engine's operations, fused where
+                      its kernels are */
+    bool moe_router_fp32; /* its logits and probabilities */
     enum moe_aux_loss moe_aux_loss;
     enum allocator_kind allocator;
     bool fast; /* without simulating it */

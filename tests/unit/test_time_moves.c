@@ -394,6 +394,111 @@ static void test_a_map_reads_no_rows(void **state)
     memplan_report_free(r);
 }
 
+/* ---- GPT-OSS by Megatron ---- */
+
+static memplan_report *gpt_oss(const char *gpu, const char *fuser)
+{
+    return estimate("gpt-oss-20b",
+                    PAIRS("gpu", gpu, "gpus", "8", "ep", "8", "framework",
+                          "megatron", "precision", "fp8-mixed", "fp8_recipe",
+                          strcmp(gpu, "b200") == 0 ? "mxfp8" : "tensorwise",
+                          "use_transformer_engine_op_fuser", fuser));
+}
+
+/* What PyTorch 2.13 starts for each: of a clamp, where each bound is met and the
+ * gradient there, between them a choice of both; of a bias that is weighed, two
+ * products and two sums, 16 bits as 12 bytes an element there and 16 back with
+ * the sum, the copy and the split around them. */
+static void test_clamps_and_weighed_biases(void **state)
+{
+    (void)state;
+    memplan_report *r = gpt_oss("h100-80gb", "false");
+    const struct timed gate = time_of(r, OP_ACTIVATION, "gate clamped");
+    const struct timed up = time_of(r, OP_ACTIVATION, "up clamped");
+    const struct timed bias = time_of(r, OP_MUL, "weighed bias");
+    const double lone = gate.elems / (units * 2.3e9);
+    assert_true(close_to(memory_of(&gate.time.forward), lone + latency));
+    assert_true(close_to(memory_of(&gate.time.input), 2 * lone + 2 * latency));
+    assert_true(close_to(memory_of(&up.time.input),
+                         3 * lone + moved(3 * up.elems) + 4 * latency));
+    const double each = bias.elems / (units * 2.3e9);
+    const double weights = 2.0 * 2880 * 4, probs = bias.elems / 2880 * 2;
+    assert_true(close_to(memory_of(&bias.time.forward), each + latency));
+    assert_true(close_to(memory_of(&bias.time.input),
+                         2 * each + moved(2 * bias.bytes + weights + probs)
+                             + 4 * latency));
+    const struct timed joined = time_of(r, OP_CAT, "experts");
+    assert_true(close_to(memory_of(&joined.time.forward),
+                         moved(2 * bias.bytes) + latency));
+    memplan_report_free(r);
+}
+
+/* YaRN's factor is not the fused kernel's; what is between the products is. */
+static void test_what_is_fused_of_gpt_oss(void **state)
+{
+    static const char *const apart[] = { "gate clamped", "clamped",
+                                         "weighed bias" };
+    (void)state;
+    memplan_report *r = gpt_oss("b200", "false"),
+                   *fused = gpt_oss("b200", "true");
+    const unsigned blocks = ops_named(r, "clamped");
+    assert_true(blocks >= 2);
+    for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+        assert_int_equal(ops_named(r, apart[i]), blocks);
+        assert_int_equal(ops_named(fused, apart[i]), 0);
+    }
+    assert_int_equal(ops_named(r, "times cos"), 2 * blocks);
+    assert_int_equal(ops_named(fused, "times cos"), 2 * blocks);
+    const struct timed act = time_of(r, OP_SWIGLU, NULL);
+    const struct timed none = time_of(fused, OP_SWIGLU, NULL);
+    assert_true(memory_of(&act.time.forward) > latency);
+    assert_true(memory_of(&none.time.forward) <= 0);
+    assert_true(memory_of(&none.time.input) <= 0);
+    /* the gradient of the first product's result is cast where it is made */
+    const struct timed first = time_of(r, OP_LINEAR, "experts.linear_fc1");
+    const struct timed cast = time_of(fused, OP_LINEAR, "experts.linear_fc1");
+    const double cast_s = 4 * first.elems / (7.7e12 * 0.67) + latency;
+    assert_true(close_to(
+        memory_of(&first.time.input) - memory_of(&cast.time.input), cast_s));
+    memplan_report_free(r);
+    memplan_report_free(fused);
+}
+
+/* ---- two micro-batches beside each other ---- */
+
+static memplan_report *overlapped(const char *dispatcher, const char *backend,
+                                  const char *overlap)
+{
+    return estimate("mixtral-8x7b",
+                    PAIRS("gpu", "h100-80gb", "gpus", "16", "ep", "8",
+                          "framework", "megatron", "grad_accum", "64",
+                          "moe_permute_fusion", "true", "moe_dispatcher",
+                          dispatcher, "moe_flex_dispatcher_backend", backend,
+                          "ep_overlap", overlap));
+}
+
+/* Whoever sends tokens, what it takes is beside the other micro-batch, and the
+ * layer's input and its gradient stay between steps: Megatron's own dispatcher
+ * and both libraries. */
+static void test_every_dispatcher_overlaps(void **state)
+{
+    static const char *const how[][2] = { { "alltoall", "deepep" },
+                                          { "flex", "deepep" },
+                                          { "flex", "hybridep" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        memplan_report *r = overlapped(how[i][0], how[i][1], "true");
+        memplan_report *alone = overlapped(how[i][0], how[i][1], "false");
+        const double bare = alone->time.part[TIME_EP];
+        const uint64_t held = 2 * 32 * alone->program.tokens * 4096 * 2;
+        assert_true(bare > 0);
+        assert_true(r->time.part[TIME_EP] < 0.05 * bare);
+        assert_int_equal(r->memory.steady, alone->memory.steady + held);
+        memplan_report_free(r);
+        memplan_report_free(alone);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +508,9 @@ int main(void)
         cmocka_unit_test(test_what_is_dropped_is_not_sent),
         cmocka_unit_test(test_all_tokens_are_as_wide_as_values),
         cmocka_unit_test(test_a_map_reads_no_rows),
+        cmocka_unit_test(test_every_dispatcher_overlaps),
+        cmocka_unit_test(test_clamps_and_weighed_biases),
+        cmocka_unit_test(test_what_is_fused_of_gpt_oss),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
         cmocka_unit_test(test_operands_of_two_types),
