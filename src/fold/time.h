@@ -102,6 +102,7 @@ struct attended {
     double rows, head, flop, flop_full;
     enum dtype dtype;
     bool efficient;
+    bool in_8_bits; /* cuDNN's, MXFP8 */
 };
 /* Seconds of the kernel, forward or backward. */
 double time_attended(const struct clock *c, const struct attended *x,

@@ -231,7 +231,7 @@ static const struct config_row rows[] = {
     ASIDE("batch_invariant_mode", "kernels are the usual ones"),
     ASIDE("disable_mamba_mem_eff_path", "see --ssm-kernel torch"),
     ASIDE("fp32_residual_connection", "what layers hand on is in 16 bits"),
-    ASIDE("fp8_dot_product_attention", "attention is in 16 bits"),
+    SAME_GIVEN("fp8_dot_product_attention", KEY_FP8_ATTENTION),
     ASIDE("fp8_multi_head_attention", "attention is in 16 bits"),
     ASIDE("fp8_output_proj", "the head is in 16 bits"),
     ASIDE("no_fp8_wgrad", "weights' gradients are of 8-bit products"),

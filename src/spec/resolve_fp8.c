@@ -44,6 +44,10 @@ void resolve_fp8(struct run *r)
                                                        default_recipe(r));
     const bool all = r->prec.fp8 && r->fp8_recipe == FP8_DEEPSEEK;
     r->fp8_params = resolve_bool(r, KEY_FP8_PARAMS, false);
+    r->fp8_attention = resolve_bool(r, KEY_FP8_ATTENTION, false)
+                       && is_megatron_te(r) && r->prec.fp8
+                       && r->fp8_recipe == FP8_MXFP8
+                       && r->gpu.arch == ARCH_BLACKWELL;
     r->act_fp8 = resolve_bool(r, KEY_ACTIVATION_FUNC_FP8_INPUT_STORE, all);
     r->bf16_first = resolve_count(r, KEY_BF16_LAYERS_AT_START, 0);
     r->bf16_last = resolve_count(r, KEY_BF16_LAYERS_AT_END, 0);

@@ -259,6 +259,11 @@ static void say_moot_parts(struct run *r, const struct spec *spec)
           " but in torchtitan's pipelines that FSDP shards" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
+        { KEY_FP8_ATTENTION,
+          (r->fp8_attention && r->attention == ATTN_FLASH)
+              || !r->setup.v[KEY_FP8_ATTENTION].n,
+          " but in Megatron's layers with Transformer Engine, MXFP8 and one "
+          "fused kernel on Blackwell" },
         { KEY_WGRAD_DEFERRAL_LIMIT, r->deferred_wgrads != 0,
           " without --defer-embedding-wgrad-compute" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,

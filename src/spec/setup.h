@@ -701,6 +701,7 @@ struct run {
     struct precision_bytes prec;
     enum fp8_recipe fp8_recipe;     /* when prec.fp8 */
     bool fp8_params;                /* weights are stored so */
+    bool fp8_attention;             /* cuDNN's kernel in MXFP8 */
     bool act_fp8;                   /* SwiGLU keeps its input so */
     uint64_t bf16_first, bf16_last; /* layers without such products */
     bool tp_comm_overlap;           /* Transformer Engine's user buffers */

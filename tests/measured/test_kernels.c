@@ -465,6 +465,7 @@ static void test_products_in_8_bits_are_as_sustained(void **state)
 struct timed_attention {
     double heads, length, width, causal, forward, backward;
     double window; /* keys that a query sees at most; 0: all before it */
+    bool in_8_bits;
     bool efficient;
     enum dtype dtype;
 };
@@ -482,7 +483,8 @@ static double attention_seconds(const struct timed_attention *t, bool back)
                                              .flop = seen * full,
                                              .flop_full = full,
                                              .dtype = t->dtype,
-                                             .efficient = t->efficient },
+                                             .efficient = t->efficient,
+                                             .in_8_bits = t->in_8_bits },
                          back);
 }
 
@@ -587,6 +589,43 @@ static void test_windows_are_as_timed(void **state)
                   100 * e[n / 2], 100 * e[(9 * n) / 10], 100 * e[n - 1]);
     assert_true(e[n / 2] <= 0.08);
     assert_true(e[(9 * n) / 10] <= 0.17);
+}
+
+/* What 8 bits are worth, of cuDNN's kernel in MXFP8 over its own in 16. */
+static void test_attention_in_8_bits_is_as_timed(void **state)
+{
+    static double e[64];
+    char line[LINE_LEN], name[32];
+    size_t n = 0;
+    (void)state;
+    FILE *f = csv("attention-8bits");
+    while (fgets(line, sizeof line, f)) {
+        struct timed_attention t = { .causal = 1, .dtype = DT_BF16 };
+        double batch, heads, forward8, backward8;
+        if (sscanf(line, "%31[^,],%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf", name,
+                   &batch, &heads, &t.length, &t.window, &t.width, &t.forward,
+                   &t.backward, &forward8, &backward8)
+            != 10)
+            continue;
+        on_gpu(name);
+        run_on.attention_kernel = KERNEL_CUDNN;
+        t.heads = batch * heads;
+        const double forward = attention_seconds(&t, false);
+        const double back = attention_seconds(&t, true);
+        t.in_8_bits = true;
+        const double there = attention_seconds(&t, false) / forward;
+        const double and_back = attention_seconds(&t, true) / back;
+        e[n++] = fabs(there / (forward8 / t.forward) - 1);
+        e[n++] = fabs(and_back / (backward8 / t.backward) - 1);
+    }
+    fclose(f);
+    assert_true(n == 60);
+    qsort(e, n, sizeof e[0], by_size);
+    print_message("8 bits over 16: median %.1f %%, 90th percentile %.1f %%, "
+                  "worst %.1f %%\n",
+                  100 * e[n / 2], 100 * e[(9 * n) / 10], 100 * e[n - 1]);
+    assert_true(e[n / 2] <= 0.09);
+    assert_true(e[(9 * n) / 10] <= 0.3);
 }
 
 /* How many heads a GPU has, of 4 to 256, decides what it reaches: seconds a head
@@ -694,6 +733,7 @@ int main(void)
         cmocka_unit_test(test_products_in_8_bits_are_as_sustained),
         cmocka_unit_test(test_attention_is_as_timed),
         cmocka_unit_test(test_windows_are_as_timed),
+        cmocka_unit_test(test_attention_in_8_bits_is_as_timed),
         cmocka_unit_test(test_attention_in_32_bits_is_as_timed),
         cmocka_unit_test(test_few_heads_fill_less),
         cmocka_unit_test(test_moves_are_as_timed),

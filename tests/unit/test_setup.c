@@ -318,6 +318,7 @@ static const char *const settable[][3] = {
     { "rope_fusion", "yes", "true" },
     { "moe_permute_fusion", "yes", "true" },
     { "use_transformer_engine_op_fuser", "yes", "true" },
+    { "fp8_dot_product_attention", "yes", "true" },
     { "moe_router_dtype", "fp32", "fp32" },
     { "moe_aux_loss", "seq_aux_loss", "seq_aux_loss" },
     { "tp_comm_overlap", "on", "true" },
