@@ -77,6 +77,7 @@ struct kernel_speed {
     const char *stand_in; /* whose timings a GPU's own row has of what nobody
                              timed on it; NULL: all are its own */
     bool own_products;    /* beside a stand-in */
+    bool untimed;         /* nobody timed a GPU of this family */
 };
 
 /* What a calibration multiplies, apart from which GPU it is: rates, and of the

@@ -130,6 +130,12 @@ static void say_kernels(struct run *r)
                        "the step's time is predicted; kernels of %s are taken "
                        "as those of %s, a chip of the same design%s (--mfu)",
                        r->gpu.name, speed->gpu, limits);
+    else if (speed->untimed)
+        resolve_assume(r, KEY_MFU,
+                       "the step's time is predicted; no kernel or link of %s "
+                       "was timed, nor of another %s GPU: rates are guesses%s "
+                       "(--mfu)",
+                       r->gpu.name, utilisations[r->gpu.arch].name, limits);
     else
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted; kernels and links of %s "

@@ -1296,7 +1296,7 @@ static void hardware_is_resolved(void **state)
     (void)state;
     const struct run *r = resolved("gpu=v100-32gb");
     assert_int_equal(r->attention, ATTN_SDPA);
-    assert_true(assumes(r, "those of other Volta GPUs"));
+    assert_true(assumes(r, "nor of another Volta GPU"));
     r = resolved("gpu=v100-32gb precision=bf16");
     assert_true(assumes(r, "emulated"));
     assert_true(r->peak_flop_s <= r->gpu.peak_fp32_flop_s);
@@ -1606,6 +1606,10 @@ static const struct said {
     { "gpu=a10", "kernels of a10 are taken as those of rtx-a6000", 0, false },
     { "gpu=h20", "kernels and links of h20 are taken as those of other", 0,
       false },
+    { "gpu=v100-32gb", "of v100-32gb was timed, nor of another Volta GPU", 0,
+      false },
+    { "gpu=v100-32gb", "taken as those of other", 0, true },
+    { "gpu=mi250x", "nor of another CDNA 2 GPU: rates are guesses", 0, false },
     { "mfu=0.4", "(--mfu)", 0, true },
     { "optimizer=rmsprop", "foreach", 0, false },
     { "optimizer=adagrad framework=fsdp", "foreach", 0, false },
