@@ -144,6 +144,9 @@ static void utilisation(struct compute_result *c,
                  * c->flops_per_token
                  / (r->time.step_s * (double)run->gpus * run->peak_flop_s);
     c->hfu = c->mfu * extra;
+    c->mfu_full = c->has_exact
+                      ? c->mfu * c->flops_per_token_full / c->flops_per_token
+                      : (double)NAN;
     c->peak_flop_s = run->peak_flop_s;
     c->availability = run->availability;
     c->price_usd_h = run->price_usd_h;
@@ -341,10 +344,41 @@ static void explain_mfu(struct explanation *x, const struct compute_result *c)
                .source = "" });
 }
 
+/* The same by the other ways of counting. */
+static void explain_counted_so(struct explanation *x,
+                               const struct compute_result *c)
+{
+    struct arena *a = x->arena;
+    if (!c->has_exact)
+        return;
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "MFU, full",
+               .unit = "",
+               .value = c->mfu_full,
+               .formula = "MFU * FLOPs per token, attention scores whole / "
+                          "FLOPs per token",
+               .numbers = NUMBERS(a, "# * # / #", c->mfu,
+                                  c->flops_per_token_full, c->flops_per_token),
+               .equation = "compute",
+               .source = "" });
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "HFU",
+               .unit = "",
+               .value = c->hfu,
+               .formula = "MFU * hardware FLOPs / model FLOPs",
+               .numbers = NUMBERS(a, "# * # / #", c->mfu, c->hardware_flops,
+                                  c->model_flops),
+               .equation = "compute",
+               .source = "" });
+}
+
 static void explain_run(struct explanation *x, const struct compute_result *c)
 {
     struct arena *a = x->arena;
     explain_mfu(x, c);
+    explain_counted_so(x, c);
     add(x, (struct explain_entry){
                .section = "training run",
                .name = "GPU-hours",

@@ -33,6 +33,7 @@ struct compute_result {
     double model_flops_full;
     double hardware_flops; /* with recomputation */
     double mfu, hfu;
+    double mfu_full; /* attention scores whole; NAN: without a model */
     bool mfu_given, mfu_predicted;
     double peak_flop_s;
     double gpu_hours, days, cost_usd, energy_kwh; /* NAN: not known */

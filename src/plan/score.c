@@ -90,7 +90,7 @@ static double utilisation_of(const struct compute_result *c,
     if (convention == FLOPS_HARDWARE)
         return c->hfu;
     if (convention == FLOPS_FULL)
-        return c->mfu * c->flops_per_token_full / c->flops_per_token;
+        return c->mfu_full;
     return c->mfu;
 }
 

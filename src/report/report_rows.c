@@ -392,6 +392,7 @@ static const struct row speed_rows[] = {
     ROW_OR_NONE(struct compute_result, tokens_per_step, "tokens_per_step", ""),
     ROW_OR_NONE(struct compute_result, steps, "steps", ""),
     ROW_OR_NONE(struct compute_result, mfu, "mfu", ""),
+    ROW_OR_NONE(struct compute_result, mfu_full, "mfu_full", ""),
     ROW_OR_NONE(struct compute_result, hfu, "hfu", ""),
     ROW(struct compute_result, mfu_given, "mfu_given", ""),
     ROW(struct compute_result, mfu_predicted, "mfu_predicted", ""),

@@ -159,6 +159,9 @@ static void utilisation_lines(struct table *t, const struct compute_result *c)
                        quantity(buf, c->peak_flop_s / 1e12));
         line(t, "MFU", text_percent(value, c->mfu), note);
     }
+    if (known(c->mfu_full) && c->mfu_full > c->mfu)
+        line(t, "MFU, full", text_percent(value, c->mfu_full),
+             "attention scores counted whole");
     if (known(c->hfu))
         line(t, "HFU", text_percent(value, c->hfu), "recomputation counted");
 }
@@ -302,7 +305,8 @@ static void compute_table(struct out *o, const struct memplan_report *r)
 
 /* ---- scaling laws ---- */
 
-static void law_line(struct out *o, const struct law_answers *c)
+/* Where a table has what a budget buys, only of the size. */
+static void law_line(struct out *o, const struct law_answers *c, bool budget)
 {
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
     if (c->chosen_law >= c->n_laws || !known(c->tokens_optimal))
@@ -319,7 +323,7 @@ static void law_line(struct out *o, const struct law_answers *c)
     if (known(c->params) && known(c->tokens))
         str_append(text, sizeof(text), " (here: %s)",
                    quantity(buf, c->tokens / c->params));
-    if (known(c->budget_flops)) {
+    if (budget && known(c->budget_flops)) {
         str_append(text, sizeof(text), "; %s FLOP are best spent ",
                    unit_format_flop(buf, c->budget_flops));
         str_append(text, sizeof(text), "on %s parameter%s",
@@ -439,7 +443,7 @@ void text_compute_section(struct out *o, const struct memplan_report *r,
                unit_s(r->compute.tokens));
     out_heading(o, text);
     compute_table(o, r);
-    law_line(o, laws);
+    law_line(o, laws, true);
 }
 
 void text_compute_report(struct out *o, const struct memplan_report *r,
@@ -461,5 +465,7 @@ void text_compute_report(struct out *o, const struct memplan_report *r,
     out_title(o, text);
     compute_table(o, r);
     law_section(o, laws);
+    if (r->has_model || r->run.given[KEY_PARAMS])
+        law_line(o, laws, false);
     loss_lines(o, laws);
 }

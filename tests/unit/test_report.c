@@ -175,6 +175,7 @@ static void fill_compute(struct compute_result *c)
         .tokens = 140e9,
         .flops_6nd = 5.88e21,
         .mfu = 0.5,
+        .mfu_full = (double)NAN,
         .hfu = 0.5,
         .peak_flop_s = 312e12,
         .gpu_hours = 10000.5,
@@ -255,6 +256,7 @@ static const struct memplan_report *estimate(uint64_t capacity)
     c->has_exact = true;
     c->flops_per_token = 4.3e10;
     c->flops_per_token_full = 4.5e10;
+    c->mfu_full = 0.52;
     c->model_flops = 6.02e21;
     c->model_flops_full = 6.3e21;
     c->hardware_flops = 7e21;
