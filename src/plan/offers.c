@@ -43,12 +43,21 @@ static void refuse_one(const struct setup *setup, struct diag *d)
     diag_hint(e, "leave --calibration out, or --every-gpu");
 }
 
+/* Where GPUs are given it is of so many, whatever a search found. */
+static bool is_late(const struct memplan_report *r)
+{
+    const struct compute_result *c = &r->compute;
+    if (!r->run.given[KEY_GPUS])
+        return r->deadline.searched && !r->deadline.met;
+    return c->has_deadline && c->days > c->deadline_days;
+}
+
 static void fill(struct offer *o, const struct memplan_report *r)
 {
     const struct compute_result *c = &r->compute;
     o->possible = true;
     o->fits = r->has_model && r->memory.fits;
-    o->late = r->deadline.searched && !r->deadline.met;
+    o->late = is_late(r);
     o->gpus = c->gpus;
     o->mfu = c->mfu;
     o->step_time_s = c->step_time_s;
@@ -111,6 +120,7 @@ static memplan_status look(struct memplan_offers *x, struct memplan_report *r,
     if (status == MEMPLAN_OK) {
         fill(&o, r);
         x->has_model = r->has_model;
+        x->has_gpus = r->run.given[KEY_GPUS];
         x->params = r->compute.params;
         x->tokens = r->compute.tokens;
         x->days = r->run.days;

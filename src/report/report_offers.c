@@ -96,7 +96,9 @@ static void write_text(struct out *o, const struct memplan_offers *x)
     write_refused(o, x);
     str_format(text, sizeof text, "the cheapest%s first; %sprices are ",
                x->has_model ? " that fits" : "",
-               any_late(x) ? "! no number of them is in time; " : "");
+               !any_late(x)  ? ""
+               : x->has_gpus ? "! late on so many; "
+                             : "! no number of them is in time; ");
     str_append(text, sizeof text,
                "indicative and dated: memplan gpus NAME says whose and when, "
                "--prices FILE has yours");
