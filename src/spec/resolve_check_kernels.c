@@ -239,13 +239,14 @@ static void check_selective(const struct run *r, struct diag *d)
 void resolve_check_outputs(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
-    const bool titan = r->impl == IMPL_TORCHTITAN && r->pp == 1;
+    const bool titan =
+        (r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE) && r->pp == 1;
     const bool known = run_is_hf(r) || titan;
     if (r->fp32_logits && (!known || r->loss != LOSS_STANDARD)) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP32_LOGITS,
-                        "'fp32_logits' is modelled with hf and torchtitan "
-                        "layers and loss 'standard' only");
+                        "'fp32_logits' is modelled with hf, torchtitan and "
+                        "torchtune layers and loss 'standard' only");
         diag_hint(e, "leave it out");
     }
     if (r->given[KEY_SHIFT_LOGITS] && r->shift_logits
