@@ -28,10 +28,15 @@ static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x,
     return y;
 }
 
+double megatron_residual_dropout(const struct builder *b)
+{
+    return b->run->dropout_mask ? 1 : b->run->hidden_dropout;
+}
+
 /* core/fusions/fused_bias_dropout.py */
 static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
 {
-    y = build_dropout(b, "dropout", y, b->run->hidden_dropout);
+    y = build_dropout(b, "dropout", y, megatron_residual_dropout(b));
     return build_add(b, "residual", x, y);
 }
 

@@ -42,6 +42,10 @@ const char *megatron_missing(const struct builder *b);
 /* Words, positions where the model learns them, dropout: `table` looked up by
  * `ids`, reduced or cut to a sequence shard. */
 tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids);
+/* Of a layer's two dropouts, for build_dropout: above 0 where a mask is kept. Of
+ * a dropout of 0 none is, but by TorchScript's derivative (symbolic_script.cpp),
+ * which core/jit.py had compile the fused kernel before PyTorch 2.2. */
+double megatron_residual_dropout(const struct builder *b);
 tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
                          tensor_id x);
 /* Loss of every token, fp32. */

@@ -40,7 +40,7 @@ static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
 /* Bias, dropout and sum are one kernel (core/fusions/fused_bias_dropout.py). */
 static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
 {
-    return build_dropout_add(b, "residual", y, x, b->run->hidden_dropout);
+    return build_dropout_add(b, "residual", y, x, megatron_residual_dropout(b));
 }
 
 /* A caller's variable holds x up to here. */

@@ -269,6 +269,24 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
     diag_hint(e, "leave it out, or use --implementation hf");
 }
 
+static void check_dropout_mask(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    if (!r->dropout_mask)
+        return;
+    if (!resolve_is_megatron(r)) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_DROPOUT_MASK,
+            "'dropout_mask' with implementation '%s': TorchScript is what "
+            "Megatron's fused kernels were compiled by",
+            resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "leave it out, or use --framework megatron");
+    } else if (r->hidden_dropout > 0) {
+        resolve_pointless(d, KEY_DROPOUT_MASK, "a dropout of 0",
+                          "leave it out: a dropout above 0 keeps masks anyway");
+    }
+}
+
 /* Such a PyTorch has neither SDPA nor compiled layers; the paper's softmax is
  * no PyTorch's. */
 static void check_softmax_input(const struct run *r, struct diag *d)
@@ -369,6 +387,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     check_compile(r, d);
     check_async_tp(r, d);
     check_softmax_input(r, d);
+    check_dropout_mask(r, d);
     check_foreach(r, d);
     check_update_in_backward(r, d);
     if (r->recompute == RECOMP_NONE)

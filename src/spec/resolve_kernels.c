@@ -371,6 +371,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->softmax_fp32 = resolve_bool(r, KEY_SOFTMAX_FP32,
                                    r->framework == FW_MEGATRON_DEEPSPEED);
     r->softmax_input = resolve_bool(r, KEY_SOFTMAX_INPUT, false);
+    r->dropout_mask = resolve_bool(r, KEY_DROPOUT_MASK, false);
     r->grouped_gemm =
         resolve_bool(r, KEY_GROUPED_GEMM, r->impl != IMPL_MEGATRON_LOCAL);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);

@@ -801,6 +801,7 @@ struct run {
     bool plain_softmax;         /* PyTorch's where Megatron has a kernel */
     bool softmax_fp32;          /* ... of scores in 32 bits */
     bool softmax_input;         /* kept beside the result */
+    bool dropout_mask;          /* kept of a fused dropout of 0 as well */
     bool drop_outputs;          /* kept outputs, when the step is done */
     bool grouped_gemm;          /* experts of a rank in one product */
     bool cuda_graph;

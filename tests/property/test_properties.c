@@ -25,7 +25,7 @@
 #include "common.h"
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 86, FIRST_PART = 92, CHOICES = 97 };
+enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 87, FIRST_PART = 93, CHOICES = 98 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -366,6 +366,9 @@ static void more_of(struct trial *t, uint64_t seed)
         c[1].value = PICK(&seed, "true", "false");
     if (hf)
         c[2].value = PICK(&seed, "model", "none", "padding");
+    if (is_chosen(t, "framework", "megatron")
+        && strncmp(t->model, "llama", 5) == 0)
+        t->c[FIRST_EIGHT - 6].value = PICK(&seed, "true", "false");
 }
 
 /* Tensor parallelism of Hugging Face's layers, of those that have a plan: by
@@ -870,6 +873,7 @@ static struct trial trial_of(uint64_t seed)
           megatron && vpp[0] != '1' && seed % 6 == 0
               ? (seed % 12 == 0 ? "6" : "5")
               : NULL },
+        { "dropout_mask", NULL }, /* more_of */
         { "return_outputs", NULL }, /* these two: in_stages */
         { "keep_reduce_scatter", NULL },
         { "drop_outputs", NULL }, /* these three: more_of */

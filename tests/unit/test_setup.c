@@ -310,6 +310,7 @@ static const char *const settable[][3] = {
     { "fused_softmax", "no", "false" },
     { "softmax_fp32", "yes", "true" },
     { "softmax_input", "yes", "true" },
+    { "dropout_mask", "yes", "true" },
     { "zero3_lists", "no", "false" },
     { "grouped_gemm", "no", "false" },
     { "moe_imbalance", "1.5", "1.5" },
