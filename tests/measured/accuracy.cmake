@@ -7,7 +7,8 @@ execute_process(
     COMMAND "${PROGRAM}" score --format markdown
             "${ROWS}/memory.jsonl" "${ROWS}/memory-zero.jsonl"
             "${ROWS}/memory-gpu.jsonl" "${ROWS}/memory-drawn.jsonl"
-            "${ROWS}/memory-fms.jsonl" "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
+            "${ROWS}/memory-fms.jsonl" "${ROWS}/memory-unseen.jsonl"
+            "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
             "${ROWS}/throughput-vtrain.jsonl" "${ROWS}/throughput-unseen.jsonl"
             "${ROWS}/peers.jsonl" "${ROWS}/remarks.jsonl"
     OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)

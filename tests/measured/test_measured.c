@@ -45,6 +45,7 @@ static int read_all(void **state)
     read_rows("memory-gpu");
     read_rows("memory-drawn");
     read_rows("memory-fms");
+    read_rows("memory-unseen");
     read_rows("fits");
     read_rows("throughput");
     read_rows("throughput-vtrain");

@@ -873,7 +873,7 @@ static struct trial trial_of(uint64_t seed)
           megatron && vpp[0] != '1' && seed % 6 == 0
               ? (seed % 12 == 0 ? "6" : "5")
               : NULL },
-        { "dropout_mask", NULL }, /* more_of */
+        { "dropout_mask", NULL },   /* more_of */
         { "return_outputs", NULL }, /* these two: in_stages */
         { "keep_reduce_scatter", NULL },
         { "drop_outputs", NULL }, /* these three: more_of */

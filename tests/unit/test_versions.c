@@ -69,11 +69,10 @@ static void the_loss_shifts(void **state)
 static uint64_t held(const char *fp32, const char *keeps)
 {
     memplan_report *r = estimate(
-        "llama-7b", PAIRS("framework", "torchtune", "engine", "ddp",
-                          "precision", "bf16", "recompute", "full",
-                          "micro_batch", "2", "seq_len", "512", "loss",
-                          "standard", "fp32_logits", fp32, "keep_outputs",
-                          keeps));
+        "llama-7b",
+        PAIRS("framework", "torchtune", "engine", "ddp", "precision", "bf16",
+              "recompute", "full", "micro_batch", "2", "seq_len", "512", "loss",
+              "standard", "fp32_logits", fp32, "keep_outputs", keeps));
     const uint64_t bytes = r->memory.steady;
     memplan_report_free(r);
     return bytes;
