@@ -51,8 +51,8 @@ static void layout(struct emit *e, const struct run *r)
     emit_word(e, "pipeline_model_parallel_layout", text);
 }
 
-/* Stages that are not all equal: by a flag where only an end differs. Chunks
- * that are not: by a layout alone. */
+/* Stages that are not all equal: by a flag where only an end differs, and has
+ * layers. Chunks that are not: by a layout alone. */
 static void stages(struct emit *e, const struct run *r)
 {
     const uint16_t *n = r->stage_layers;
@@ -62,7 +62,7 @@ static void stages(struct emit *e, const struct run *r)
     for (uint64_t i = 0; i < r->pp; i++) {
         layers += n[i];
         even = even && n[i] == n[0] && n[i] % r->vpp == 0;
-        ends = ends && (i == 0 || i == r->pp - 1 || n[i] == inner);
+        ends = ends && n[i] > 0 && (i == 0 || i == r->pp - 1 || n[i] == inner);
     }
     if (r->pp > 1 && !even && !ends) {
         layout(e, r);

@@ -1,7 +1,7 @@
 /*
  * Owns how layers are split over pipeline stages and their chunks. Every stage,
- * and every chunk of the interleaved schedule, has a layer at least; what does
- * not come out even is longer first.
+ * and every chunk of the interleaved schedule, has a layer at least, but for the
+ * ends of Megatron's where told so; what does not come out even is longer first.
  */
 #include "spec/resolve.h"
 
@@ -12,6 +12,26 @@
 #include <string.h>
 
 #include "base/banned.h"
+
+/* Megatron's layout may leave the embedding or the head and its loss alone on a
+ * stage, such as 'Et*3|(tt|)*29m|L' (pipeline_parallel_layer_layout.py). */
+static bool check_bare(const struct run *r, struct diag *d)
+{
+    const bool may = r->engine == ENGINE_MEGATRON && run_chunks(r) == 1;
+    for (uint64_t i = 0; i < r->pp; i++) {
+        if (r->setup.pipeline_layers[i] > 0
+            || (may && (i == 0 || i + 1 == r->pp)))
+            continue;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                        "stage %" PRIu64 " of pipeline_layers has no layer", i);
+        diag_hint(e, may ? "of Megatron's stages the first and the last may "
+                           "have none: give it 1 or more"
+                         : "give it 1 or more");
+        return false;
+    }
+    return true;
+}
 
 static bool check_stage_list(const struct run *r, const struct spec *spec,
                              struct diag *d)
@@ -37,7 +57,7 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
     for (size_t i = 0; i < s->pipeline_count; i++)
         sum += s->pipeline_layers[i];
     if (sum == spec_blocks(spec))
-        return true;
+        return check_bare(r, d);
     memplan_error *e =
         setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
                     "pipeline_layers adds up to %" PRIu64

@@ -98,12 +98,23 @@ static const char *stages_of(const char *model, uint64_t *s)
     return strcmp(model, "llama-3-8b") == 0 ? PICK(s, "15,17", "20,12") : NULL;
 }
 
+/* An end with no layer, which Megatron alone has. */
+static const char *bare_of(const char *model, uint64_t *s)
+{
+    if (model == odd || model == routed)
+        return PICK(s, "6,0", "0,6");
+    if (strcmp(model, "gpt2") == 0)
+        return PICK(s, "12,0", "0,12");
+    return strcmp(model, "llama-3-8b") == 0 ? PICK(s, "32,0", "0,32") : NULL;
+}
+
 static void megatron(struct trial *t, uint64_t *s)
 {
     const bool fsdp = next(s) % 5 == 0;
     const char *pp = fsdp ? "1" : PICK(s, "1", "2", "2", "3");
     const bool chunks = pp[0] == '2' && next(s) % 3 == 0;
-    const char *uneven = stages_of(t->model, s);
+    const bool bare = !fsdp && next(s) % 4 == 0;
+    const char *uneven = bare ? bare_of(t->model, s) : stages_of(t->model, s);
     trial_set(t, "framework", "megatron");
     trial_set(t, "engine", fsdp ? "megatron-fsdp" : "megatron");
     trial_set(t, "gpus", PICK(s, "8", "24", "48", "96"));

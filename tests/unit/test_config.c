@@ -1852,6 +1852,10 @@ static void test_megatron_stages(void **state)
                             "--pipeline-model-parallel-layout "
                             "'Ettt|(tt|)*6mL'");
     has("vpp=2 pipeline_layers=5,4,4,2");
+    import("megatron-args", "--pipeline-model-parallel-size 4 "
+                            "--pipeline-model-parallel-layout "
+                            "'Et*3|t*4|t*4|L'");
+    has("vpp=1 pipeline_layers=3,4,4,0");
     import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 30 "
                             "--account-for-embedding-in-pipeline-split "
                             "--account-for-loss-in-pipeline-split");
