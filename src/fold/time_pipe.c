@@ -207,7 +207,8 @@ enum { PACE_ROUNDS = 2, PACE_ROUNDS_RUN = 1 + PACE_ROUNDS + 1 };
 #define PACE_OFF 1e-9
 
 /* Chunks of unequal length make all ranks wait in every round of an interleaved
- * order: a micro-batch takes more than the busiest rank's time. */
+ * order, long messages in one that splits backward: a micro-batch takes more than
+ * the busiest rank's time. */
 static double pace(const struct pipe *x, const struct pipe_run *s)
 {
     const uint64_t round = s->round, rounds = s->micros / round;
@@ -215,7 +216,9 @@ static double pace(const struct pipe *x, const struct pipe_run *s)
     if (x->run->schedule == SCHED_GPIPE)
         return there_and_back_pace(x);
     const double most = busiest(&rank, x, BETWEEN);
-    if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
+    const bool waits_on = x->run->schedule == SCHED_INTERLEAVED
+                          || x->run->schedule == SCHED_ZB_H1;
+    if (!waits_on || rounds < PACE_ROUNDS_RUN)
         return most;
     const double *done = &s->forward[rank * s->micros + (rounds - 1) * round];
     const uint64_t micros = PACE_ROUNDS * round;
@@ -249,25 +252,43 @@ enum { ROUNDS_SHORT = 2, ROUNDS = 5, ROUNDS_LONG = 64 };
 /* A few are as soon run, and tell where stages wait for each other after all. */
 enum { FORWARDS_FEW = 256 };
 
+/* Messages that blocking stages wait for, over the shortest forward, and the
+ * longest forward over that, from which on stages wait for each other between
+ * their first backward and their last forward, too. */
+#define SENDS_LONG 0.02
+#define STAGES_UNEVEN 2
+
+static bool stages_wait(const struct pipe *x)
+{
+    double shortest = x->at[0].forward, longest = shortest;
+    for (uint64_t i = 1; i < pipe_stages(x->run); i++) {
+        shortest = fmin(shortest, x->at[i].forward);
+        longest = fmax(longest, x->at[i].forward);
+    }
+    return x->send > SENDS_LONG * shortest
+           || longest > STAGES_UNEVEN * shortest;
+}
+
 double pipe_closed(const struct pipe *x, struct arena *a)
 {
-    const uint64_t p = x->run->pp;
+    const uint64_t p = x->run->pp, m = x->run->grad_accum;
     switch (x->run->schedule) {
     case SCHED_NAIVE: return one_at_a_time(x);
     case SCHED_GPIPE: return there_and_back(x);
-    case SCHED_ZB_H1: return run_some(x, ROUNDS_SHORT * p, a);
+    case SCHED_ZB_H1:
     case SCHED_INTERLEAVED:
     case SCHED_ZB_INTERLEAVED:
-        return run_some(x, ROUNDS * pipe_round(x->run), a);
-    case SCHED_ZB_V: /* halves that long are uneven for long */
-        return x->remakes ? pipe_time(x, a) : run_some(x, ROUNDS * p, a);
+    case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: return run_some(x, ROUNDS * p, a);
+    case SCHED_DUALPIPE_V: /* halves run again are uneven for long */
+        return stages_wait(x) || (x->remakes && x->run->schedule == SCHED_ZB_V)
+                   ? pipe_time(x, a)
+                   : run_some(x, ROUNDS * pipe_round(x->run), a);
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }
-    return x->run->grad_accum > max_u64(FORWARDS_FEW / p, ROUNDS_SHORT * p)
-                   && x->run->deferred_wgrads == 0
+    return m > max_u64(FORWARDS_FEW / p, ROUNDS_SHORT * p)
+                   && x->run->deferred_wgrads == 0 && !stages_wait(x)
                ? one_by_one(x)
                : pipe_time(x, a);
 }

@@ -71,11 +71,11 @@ static void random_stages(struct pipe *x, struct pipe_pass *at)
     const uint64_t n = pipe_stages(x->run);
     const double f = share(0.5, 2), i = f * share(0.9, 1.5),
                  w = f * share(0.6, 1.1);
-    const double first = share(1, 1.1), last = share(0.9, 1.5);
+    const double first = share(1, 1.1), last = share(0.9, 4);
     const double again = run_torch_pipelines(x->run) ? share(0, 9 * f) : 0;
     const bool uneven = pick(0, 2) == 0;
     for (uint64_t k = 0; k < n; k++) {
-        const double times = uneven       ? share(0.7, 1.4)
+        const double times = uneven       ? share(0.3, 2.5)
                              : k == 0     ? first
                              : k + 1 == n ? last
                                           : 1;
@@ -84,7 +84,7 @@ static void random_stages(struct pipe *x, struct pipe_pass *at)
     }
     x->at = at;
     x->remakes = again > 0;
-    x->send = share(0, 0.02) * f;
+    x->send = share(0, 0.15) * f;
 }
 
 static void test_formula_is_simulation(void **state)
