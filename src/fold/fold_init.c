@@ -260,6 +260,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->scratch.result_held = holds_results(run) || run->ep_overlap;
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);
+    for (uint32_t i = 0; i < p->n_spans; i++)
+        f->span_kept[i] = some_op_saves(p, 0, p->n_ops, p->span[i].of);
     f->resting = resting_of(p);
     const uint64_t regions = run_regions(run);
     const unsigned modes = modes_needed(run);

@@ -211,14 +211,13 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_SAVED_EMBED, "kept by the embedding",
         F("bytes", edge_kept(s, position, BLOCK_EMBED)));
     put_layers(p, s, position);
-    const bool in_layers =
-        p->m->phase == PHASE_FORWARD || p->m->phase == PHASE_RECOMPUTE;
+    const enum phase phase = p->m->phase;
     PUT(p, TERM_SHARED, "made once a micro-batch",
-        F("bytes", in_layers   ? s->shared
-                   : p->inside ? stage_shared_inside(s)
-                   : p->m->phase == PHASE_LOSS
-                       ? s->shared_late
-                       : stage_shared_back(s, position)));
+        F("bytes", phase == PHASE_FORWARD     ? stage_shared_ahead(s, position)
+                   : phase == PHASE_RECOMPUTE ? stage_shared_again(s, position)
+                   : p->inside                ? stage_shared_inside(s)
+                   : phase == PHASE_LOSS      ? s->shared_late
+                                         : stage_shared_back(s, position)));
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));

@@ -28,6 +28,8 @@ uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
         return 0;
     if (s->tied_cast) /* into it the table's own is added */
         return 0;
+    if (s->tied_sum)
+        return mode == WGRAD_FREE ? s->tied_here : 0;
     switch (mode) {
     case WGRAD_KEEP: return s->tied_here;
     case WGRAD_FREE: return 2 * s->tied_here;
@@ -346,6 +348,18 @@ static void find_waiting(struct stage *s)
     }
 }
 
+static bool sums_at_joint(const struct stage *s)
+{
+    if (s->joint >= s->n)
+        return false;
+    const struct block *b = &s->p->block[stage_block(s, s->joint)];
+    for (tensor_id id = b->weights; id != TENSOR_NONE;
+         id = s->p->tensor[id].next)
+        if (s->p->tensor[id].sums)
+            return true;
+    return false;
+}
+
 static uint64_t held_bytes(const struct program *p, const struct block *b)
 {
     uint64_t sum = 0;
@@ -425,6 +439,11 @@ static void share(struct stage *s, const struct memory_fold *f)
        modeling_layers.py, GradientCheckpointingLayer) */
     const bool stays =
         !run_is_hf(run) || (s->recomputed > 0 && run->recompute_reentrant);
+    for (uint32_t i = 0; i < s->p->n_spans; i++) {
+        const struct tensor *t = &s->p->tensor[s->p->span[i].of];
+        const bool kept = f->span_kept[i] || s->shared_kept == s->shared;
+        s->span_bytes[i] = kept && s->shared > 0 ? round_alloc(t->bytes) : 0;
+    }
     s->shared_last =
         stays ? s->shared_kept : rotary * r->last + others * o->last;
 }
@@ -567,6 +586,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     deferred_init(s);
     s->wgrad = s->before[s->n].wgrad;
     find_waiting(s);
+    s->tied_sum = s->tied_here > 0 && sums_at_joint(s);
     s->wgrad -= s->tied_here + s->waiting; /* one tensor, one gradient */
     share(s, f);
     if (engine_wgrad_mode(s, false) == WGRAD_NONE)

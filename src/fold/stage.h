@@ -81,7 +81,9 @@ struct stage {
     uint64_t tied_here; /* bytes of a gradient that head and embedding of
                                   this rank share; 0 when they do not */
     bool tied_cast;     /* the head's is a tensor of its own, cast */
-    uint64_t waiting;   /* bytes of gradients of a tensor that two blocks of
+    bool tied_sum;    /* it is a sum already, with a decoder's, that nobody else
+                           has: into it the table's own is added */
+    uint64_t waiting; /* bytes of gradients of a tensor that two blocks of
                                   this rank have, from the upper one's backward
                                   to the lower one's, at two positions */
     uint32_t waits_from, waits_to;
@@ -128,12 +130,13 @@ struct stage {
     struct stage_block *at;            /* [n] */
     struct prefix *before;             /* [n + 1] */
     struct block_states sum;           /* over the stage */
-    uint64_t wgrad;               /* gradients alive after a whole backward */
-    uint64_t shared, inputs;      /* bytes a micro-batch */
-    uint64_t global_buffer_bytes; /* largest use by a block of the stage */
-    uint64_t shared_kept;         /* of shared: what backward needs */
-    uint64_t shared_last;         /* ... when all layers have run backward */
-    uint64_t shared_late;         /* ... or variables hold while the loss is
+    uint64_t wgrad;                /* gradients alive after a whole backward */
+    uint64_t shared, inputs;       /* bytes a micro-batch */
+    uint64_t global_buffer_bytes;  /* largest use by a block of the stage */
+    uint64_t shared_kept;          /* of shared: what backward needs */
+    uint64_t span_bytes[SPAN_MAX]; /* of shared_kept: program.span's */
+    uint64_t shared_last;          /* ... when all layers have run backward */
+    uint64_t shared_late;          /* ... or variables hold while the loss is
                                      computed */
     struct frame frame[FRAMES_MAX];
     uint32_t n_frames;
@@ -354,6 +357,7 @@ struct memory_fold {
     uint64_t *reloads;                  /* ... of all their queues */
     struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */
+    bool span_kept[SPAN_MAX];           /* backward needs program.span's */
     uint64_t resting;                   /* buffers that every stage has */
 };
 
@@ -456,8 +460,9 @@ static inline uint32_t stage_row_end(const struct stage *s, uint32_t first)
 /* Micro-batches in flight beside the one at work, not interleaved: while
  * the first of the step runs backward, and later. */
 uint64_t stage_others(const struct stage *s, bool later);
-/* What the sum of a tied embedding's two gradients adds: the sum, and the
- * second gradient where the engine does not keep it. */
+/* What the sum of a tied embedding's two gradients, where a position's backward
+ * ends with it, adds: the sum, and the second gradient where the engine does not keep it. Of two stacks the
+ * decoder's is added first, in its own backward: tensor.sums. */
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 /* Bytes of the head's gradient of the embedding's tensor; 0 when untied. */
 uint64_t stage_tied_bytes(const struct program *p);
@@ -494,6 +499,9 @@ uint64_t stage_frames_inside(const struct stage *s);
 uint64_t stage_shared_inside(const struct stage *s);
 /* Of it, what is there while a block runs backward. */
 uint64_t stage_shared_back(const struct stage *s, uint32_t position);
+/* ... while it runs forward; and while its checkpoint runs again. */
+uint64_t stage_shared_ahead(const struct stage *s, uint32_t position);
+uint64_t stage_shared_again(const struct stage *s, uint32_t position);
 /* Gradients, in backward, of what blocks below a position handed to such above
  * it: block.hands_far. */
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position);

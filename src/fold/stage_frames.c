@@ -95,6 +95,7 @@ static void frame_far(struct stage *s, uint32_t i)
  * one's result can be held to the end of the loss. */
 void stage_frames_init(struct stage *s)
 {
+    s->hands_far = s->p->n_spans > 0;
     for (uint32_t i = 0; i + 1 < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct block_walk *w = &s->walk[stage_block(s, i)];
@@ -153,15 +154,63 @@ uint64_t stage_shared_inside(const struct stage *s)
     return run_spreads(s->run) ? s->shared_late : s->shared;
 }
 
+uint64_t stage_shared_ahead(const struct stage *s, uint32_t position)
+{
+    uint64_t later = 0;
+    for (uint32_t i = 0; i < s->p->n_spans; i++) {
+        const struct stack_span *span = &s->p->span[i];
+        if (s->shared > 0 && span->made + 1 > max_u64(position, 1))
+            later += round_alloc(s->p->tensor[span->of].bytes);
+    }
+    return s->shared - later;
+}
+
+/* Of what the layers of one stack alone have: what is gone where backward is at
+ * a position, or what its checkpoint makes again. */
+static uint64_t gone(const struct stage *s, uint32_t position, bool again)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->p->n_spans; i++) {
+        const struct stack_span *span = &s->p->span[i];
+        const uint64_t last = again ? span->low : span->last;
+        if (last + 1 > max_u64(position, 1)) /* one more than the layer's */
+            sum += s->span_bytes[i];
+    }
+    return sum;
+}
+
 /* Below the layers that it is made for there is the embedding alone. */
 uint64_t stage_shared_back(const struct stage *s, uint32_t position)
 {
-    return s->embed && position == 0 ? s->shared_last : s->shared_kept;
+    const bool below = s->embed && position == 0;
+    if (below && s->shared_last < s->shared_kept)
+        return s->shared_last;
+    return s->shared_kept - gone(s, position, false);
+}
+
+uint64_t stage_shared_again(const struct stage *s, uint32_t position)
+{
+    return s->shared - gone(s, position, true);
+}
+
+/* What layers above have given of gradients that several add up. */
+static uint64_t summed_gradients(const struct stage *s, uint32_t position)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->p->n_spans; i++) {
+        const struct stack_span *span = &s->p->span[i];
+        const struct tensor *t = &s->p->tensor[span->of];
+        if (t->needs_grad && position > span->low && position <= span->high)
+            sum += round_alloc(t->bytes);
+    }
+    return sum;
 }
 
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position)
 {
     uint64_t made = 0, used = 0;
+    if (s->p->n_spans > 0)
+        return summed_gradients(s, position);
     for (uint32_t i = position; i < s->n && s->hands_far; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         if (!b->hands_far || !s->p->tensor[b->memory].needs_grad)

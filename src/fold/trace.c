@@ -225,7 +225,7 @@ static void add_tied(struct tracer *r, enum wgrad_mode mode)
     }
     hold_id id = tracer_born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
     if (mode == WGRAD_KEEP && s->tied_here != 0
-        && (sum == s->tied_here || s->tied_cast))
+        && (sum == s->tied_here || s->tied_cast || s->tied_sum))
         tied_sum_stays(r, &id);
     tracer_death(r, &id);
 }

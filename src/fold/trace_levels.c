@@ -422,8 +422,10 @@ static uint64_t shared_wanted(const struct tracer *r, enum phase phase,
     const struct stage *s = r->s;
     if (r->slot == SLOT_WEIGHT) /* done, but for its weights */
         return 0;
-    if (phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE)
-        return s->shared;
+    if (phase == PHASE_FORWARD)
+        return stage_shared_ahead(s, position);
+    if (phase == PHASE_RECOMPUTE)
+        return stage_shared_again(s, position);
     if (is_inside(r, phase))
         return stage_shared_inside(s);
     return phase == PHASE_LOSS ? s->shared_late

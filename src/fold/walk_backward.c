@@ -471,6 +471,19 @@ INLINE int32_t operand_gradient(struct walk *w, const struct op *op, unsigned i,
                        op->in[i], quiet);
 }
 
+/* A table's gradient, and its sum with that of another who has the table. */
+APART void add_to_other(struct walk *w, const struct tensor *t)
+{
+    const uint64_t bytes = walk_round(w, tensor_grad_bytes(t)) & w->counted;
+    struct walk_parts moment;
+    if (!t->trainable || w->mode == WGRAD_NONE)
+        return;
+    walk_parts_init(&moment);
+    walk_parts_add(&moment, bytes);
+    walk_parts_add(&moment, bytes);
+    happens(w, &w->p->op[w->b->op_first + w->at], &moment, false);
+}
+
 /* `x`: the operation's operands. `g`: its result's gradient. */
 INLINE void backward_grads(struct walk *w, const struct op *op,
                            const struct walk_operand *x, int32_t g, bool quiet)
@@ -525,6 +538,8 @@ INLINE void backward_grads(struct walk *w, const struct op *op,
     }
     happens(w, op, &moment, quiet);
     release_result_grads(w, op, out, quiet);
+    if (op->kind == OP_EMBEDDING && w->p->tensor[op->in[0]].sums)
+        add_to_other(w, &w->p->tensor[op->in[0]]);
     const bool view = gives != 0 && gives_view(w, op);
     for (unsigned i = 0; gives != 0; i++, gives >>= 1)
         if ((gives & 1) != 0)

@@ -110,6 +110,8 @@ struct tensor {
                        has the tensor */
     bool waits;     /* again, and the first to have one: it waits for the other
                        (torch/csrc/autograd/input_buffer.cpp) */
+    bool sums;      /* again, and not the first to have one: their sum is a new
+                       tensor */
     bool low;       /* of a linear or convolution: DeepSpeed's torch_autocast
                        sends it in 16 bits */
     bool dropped;   /* frozen, and trained for the walks: its gradient is made,
@@ -323,7 +325,16 @@ struct block {
     bool memory_waits; /* its gradient is there when backward comes here */
 };
 
-enum { BLOCK_MAX = 16 };
+enum { BLOCK_MAX = 16, SPAN_MAX = 5 };
+
+/* A ROLE_SHARED tensor of one of two stacks. Forward has it from the layer `made`
+ * on, backward down to the layer `last`. Where layers add up their gradients of
+ * it the sum is there from the backward of `high` to that of `low`, down to which
+ * a checkpoint that runs again has the tensor. */
+struct stack_span {
+    tensor_id of;
+    uint64_t made, last, low, high;
+};
 
 struct program {
     struct tensor *tensor;
@@ -337,7 +348,9 @@ struct program {
     uint64_t layers;
     bool norms_last; /* a layer's, in the order of its module's parameters */
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
-    tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
+    struct stack_span span[SPAN_MAX];
+    uint32_t n_spans;
+    tensor_id first_input, n_input; /* ROLE_INPUT tensors, contiguous */
     uint64_t lora_words; /* LORA_...: --lora-targets that name a linear of it */
     uint64_t regions;    /* that some operation is in: bit op.region */
     uint64_t tokens;     /* of one micro-batch on this rank: b*s/cp */

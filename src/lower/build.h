@@ -41,6 +41,7 @@ struct layer_kind {
     enum layer_place place;
     enum mixer mixer;
     bool moe;
+    bool first;      /* of its stack, whose position bias it looks up for all */
     bool narrow;     /* comes in as the embedding gave it; the sums after it
                         are wider (residual_fp32) */
     bool no_rope;    /* though the model has rotary embeddings */
@@ -163,6 +164,7 @@ struct builder {
     uint64_t window;                /* sliding window of the layer; 0 none */
     bool no_rope;                   /* the layer does not rotate */
     bool local;     /* it has the tables, or kernel, of such layers */
+    bool first;     /* it looks its stack's position bias up */
     bool in_layers; /* build_layers() builds one */
     struct beginning part;
     uint32_t cap_tensors, cap_ops;
@@ -236,6 +238,7 @@ void build_renames(struct builder *b, const char *name);
 struct shape build_targets(const struct builder *b);
 /* Of an encoder-decoder, with the shared tensors: the encoder's result. */
 void build_memory(struct builder *b);
+void build_span(struct builder *b, const struct stack_span *span);
 /* In the joint: x, a tensor of its own, is the encoder's result. What follows
  * is of the decoder: shapes are, and a causal mask is on. */
 void build_to_decoder(struct builder *b, tensor_id x);

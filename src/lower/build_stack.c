@@ -127,6 +127,8 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
                                                              : m->mixer;
     kind.narrow = m->residual_fp32 && i == 0 && b->stream != DT_FP32;
     kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
+    kind.first = m->relative_buckets > 0 && m->family != FAM_UMT5
+                 && (i == 0 || i == m->layers + 1);
     if (kind.mixer != MIX_ATTENTION)
         return kind;
     kind.no_rope = m->position == POS_ROPE && !pattern_has(&m->rotates, i);
@@ -178,7 +180,8 @@ static const char *name_of_kind(struct builder *b,
 {
     char text[80];
     switch (kind->place) {
-    case LAYER_ENCODER: return "encoder layer";
+    case LAYER_ENCODER:
+        return kind->first ? "first encoder layer" : "encoder layer";
     case LAYER_VISION:
         if (kind->window > 0)
             return kind->leaf ? "first window vision layer"
@@ -191,8 +194,10 @@ static const char *name_of_kind(struct builder *b,
             return "decoder embedding";
         return b->whole->joint == JOINT_CLIP ? "text embedding"
                                              : "projector, words";
-    case LAYER_DECODER: return "decoder layer";
-    case LAYER_LAST: return "last decoder layer";
+    case LAYER_DECODER:
+        return kind->first ? "first decoder layer" : "decoder layer";
+    case LAYER_LAST:
+        return kind->first ? "only decoder layer" : "last decoder layer";
     case LAYER_ONLY:
     case LAYER_PLACES: break;
     }
@@ -224,7 +229,7 @@ static const char *name_of_kind(struct builder *b,
 
 bool build_begins_alike(const struct layer_kind *x, const struct layer_kind *y)
 {
-    return x->place == y->place && x->mixer == y->mixer
+    return x->place == y->place && x->mixer == y->mixer && x->first == y->first
            && x->narrow == y->narrow && x->no_rope == y->no_rope
            && x->bare == y->bare && x->below == y->below && x->leaf == y->leaf
            && x->deep == y->deep && x->half == y->half && x->window == y->window
@@ -267,12 +272,13 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->local = kind.local;
             b->bare = kind.bare;
             b->below = kind.below;
+            b->first = kind.first;
             b->fp8 = eight && !kind.half;
             b->in_layers = true;
             const tensor_id out = layer(b, &kind, x);
             b->in_layers = false;
             b->window = 0;
-            b->no_rope = b->local = b->below = false;
+            b->no_rope = b->local = b->below = b->first = false;
             b->bare = b->run->some_layers;
             b->fp8 = eight;
             build_end(b, out);
@@ -291,6 +297,12 @@ struct shape build_targets(const struct builder *b)
     return SHAPE(DIM("b*s_dec", b->micro.n * b->s_target.n));
 }
 
+void build_span(struct builder *b, const struct stack_span *span)
+{
+    if (b->p->n_spans < SPAN_MAX)
+        b->p->span[b->p->n_spans++] = *span;
+}
+
 void build_memory(struct builder *b)
 {
     if (b->spec->decoder_layers == 0)
@@ -298,6 +310,9 @@ void build_memory(struct builder *b)
     const struct shape shape = SHAPE(b->tu, b->h);
     b->memory = build_shared(b, "encoder's result", b->stream, &shape);
     b->p->tensor[b->memory].needs_grad = true;
+    const uint64_t first = b->spec->layers + 1; /* the decoder's */
+    build_span(
+        b, &(struct stack_span){ b->memory, first - 1, first, first, first });
 }
 
 /* Heads and widths that the second stack has for itself. */

@@ -73,32 +73,6 @@ static tensor_id add_positions(struct builder *b, tensor_id x)
     return build_add(b, "embeddings + positions", x, places);
 }
 
-/* The first layer of a stack looks its bias up, by the bucket of each pair of
- * places, for all of them; here it stands before that layer. The lookup keeps
- * the buckets; the table's gradient comes at the end of the stack's. */
-static tensor_id add_bias_table(struct builder *b, tensor_id x)
-{
-    if (b->spec->relative_buckets == 0)
-        return x;
-    const struct shape pairs = SHAPE(b->sq, b->sq);
-    const tensor_id bias =
-        hf_table(b, b->in_decoder ? HF_BIAS_DECODER : HF_BIAS);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "relative_attention_bias",
-                         .group = PG_POSITION,
-                         .rows = DIM("buckets", b->spec->relative_buckets),
-                         .cols = b->a,
-                         .full_elems = build_product(
-                             b, b->spec->relative_buckets, b->spec->heads) });
-    const tensor_id buckets = build_copy_as(b, "buckets", b->ids, &pairs);
-    const struct shape shape = shape_of(b, bias);
-    const tensor_id values =
-        build_embedding(b, "position bias", buckets, table, &shape);
-    b->p->tensor[values].storage = bias;
-    return build_binary_in_place(b, OP_ADD, "position bias", x, table);
-}
-
 /* By a number, or by a buffer of one, in the type of the weights
  * (Gemma3TextScaledWordEmbedding). */
 static tensor_id scaled_embedding(struct builder *b, tensor_id x)
@@ -212,7 +186,6 @@ tensor_id hf_words(struct builder *b)
         x = add_positions(b, x);
     if (m->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
-    x = add_bias_table(b, x);
     x = build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
     x = scales_late(b) ? scaled_embedding(b, x) : x;
     hf_hold_prompt(b, embeds, x);
@@ -448,7 +421,6 @@ static tensor_id joint(struct builder *b, tensor_id x)
         x = add_positions(b, x);
     if (b->spec->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
-    x = add_bias_table(b, x);
     return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
 }
 
@@ -511,20 +483,34 @@ static bool head_fills_words(const struct program *p)
     return false;
 }
 
+/* ... which is a copy's, cast. */
+static bool head_casts_words(const struct program *p)
+{
+    const struct block *head = &p->block[p->head];
+    for (uint32_t i = head->op_first; i < head->op_first + head->op_count; i++)
+        if (p->op[i].kind == OP_CAST
+            && p->tensor[p->op[i].in[0]].role == ROLE_PARAM
+            && p->tensor[p->op[i].in[0]].tied)
+            return true;
+    return false;
+}
+
 /* Where a block uses a tensor again that one below has, backward comes to it
- * first; but the words of a tied head have a gradient by then. */
+ * first; but the words of a tied head have a gradient by then: a view, which is
+ * not added to in place. */
 static void gradients_wait(struct builder *b)
 {
     struct program *p = b->p;
     if (b->failed) /* lists may be cut */
         return;
-    const bool filled = head_fills_words(p);
+    const bool filled = head_fills_words(p), cast = head_casts_words(p);
     for (uint32_t i = 0; i < p->n_blocks; i++) {
         struct tensor *t;
         for (tensor_id id = p->block[i].weights; id != TENSOR_NONE;
              id = t->next) {
             t = &p->tensor[id];
             t->waits = t->again && !(t->words && filled);
+            t->sums = t->again && !t->waits && !cast;
         }
     }
 }

@@ -56,9 +56,6 @@ struct dim hf_position_rows(const struct builder *b);
 /* HF_COS or HF_SIN, of the layer at hand. */
 tensor_id hf_rope_table(const struct builder *b, enum hf_table which);
 
-/* T5's position bias for the attention at hand. */
-tensor_id hf_bias(const struct builder *b);
-
 /* The kernel of the class: what is asked for, or eager where the class has
  * nothing else. */
 enum attention hf_kernel(const struct builder *b);
@@ -74,6 +71,18 @@ static inline bool hf_is_half(enum dtype t)
 {
     return t == DT_BF16 || t == DT_FP16;
 }
+
+/* ---- hf_relative.c: T5's position biases ---- */
+
+/* With the shared tensors. */
+void hf_make_biases(struct builder *b);
+/* Of the attention at hand, looked up in the first layer of a stack; TENSOR_NONE
+ * where the model has none. */
+tensor_id hf_bias(struct builder *b);
+/* ... as the kernel takes it, with the mask in it; *made: what transformers'
+ * function around that has in a variable. */
+tensor_id hf_bias_as_mask(struct builder *b, tensor_id bias, enum dtype dtype,
+                          tensor_id *made);
 
 /* ---- hf_image.c ---- */
 
@@ -198,6 +207,7 @@ struct hf_qkv {
     enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
     tensor_id mask;    /* of this layer alone; TENSOR_NONE: the model's */
     tensor_id causal;  /* GPT-Neo's buffer */
+    tensor_id bias;    /* T5's; TENSOR_NONE */
 };
 
 /* [b, heads, s/cp, d] */

@@ -260,6 +260,19 @@ static tensor_id aligned(struct builder *b, tensor_id bias)
     return build_copy_as(b, "mask padded", bias, &padded);
 }
 
+/* Of all sequences: where the kernel gives a bias a gradient, that is of each of
+ * them, in rows of 16 (aten/src/ATen/native/transformers/cuda/
+ * attention_backward.cu, grad_bias), and summed up afterwards. */
+static tensor_id of_each_sequence(struct builder *b, tensor_id bias)
+{
+    enum { GRADIENT_ALIGN = 16 };
+    const uint64_t rows = div_up(b->s.n, GRADIENT_ALIGN);
+    const struct shape each =
+        SHAPE(b->micro, b->a, b->sq,
+              DIM("ceil16(s)", build_product(b, rows, GRADIENT_ALIGN)));
+    return build_view(b, "mask of each sequence", bias, &each);
+}
+
 /* The mask as the efficient kernel takes it: a number an entry. Every layer
  * does this again. */
 static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
@@ -352,6 +365,16 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
     o->k = autocast(b, o->k);
     o->v = autocast(b, o->v);
     const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
+    if (o->bias != TENSOR_NONE) {
+        /* flash takes no mask, cuDNN's kernel none with a gradient
+           (sdp_utils_cpp.h, check_attn_mask_shape) */
+        tensor_id made;
+        tensor_id bias = hf_bias_as_mask(b, o->bias, dtype, &made);
+        bias = of_each_sequence(b, aligned(b, bias));
+        const tensor_id context = one_kernel(b, o, bias, true);
+        hf_hold(b, "attention_mask", made);
+        return merge(b, context, false);
+    }
     /* flash has one width for q, k and v (sdp_utils.cpp) */
     const bool narrow = b->dv.n != b->d.n;
     if (hf_is_half(dtype) && !masked && !big && !narrow) {
@@ -453,6 +476,7 @@ static void hold_states(struct builder *b, const tensor_id qkv[3])
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
     hf_with_prefix(b, &o->k, &o->v);
+    o->bias = hf_bias(b);
     const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
     struct hf_shard shard = { .positions = TENSOR_NONE };
@@ -478,6 +502,8 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
         hf_enter(b, o->fused);
     if (b->spec->family != FAM_BLOOM)
         hf_leave(b);
+    if (o->bias != TENSOR_NONE)
+        hf_hold(b, "position_bias", o->bias);
     hold_states(b, (const tensor_id[]){ q, k, v });
     return y;
 }

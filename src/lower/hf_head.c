@@ -216,10 +216,11 @@ static tensor_id plus_buffer(struct builder *b, tensor_id logits)
 }
 
 /* Where its words are tied T5 scales, and holds what it scaled
- * (T5Config.scale_decoder_outputs); MiniCPM always. */
+ * (T5Config.scale_decoder_outputs), mT5 in no case; MiniCPM always. */
 static tensor_id scaled_output(struct builder *b, tensor_id x)
 {
-    const bool t5 = b->spec->relative_buckets > 0 && b->spec->tied;
+    const bool t5 = b->spec->relative_buckets > 0 && b->spec->tied
+                    && b->spec->family != FAM_MT5;
     if (!t5 && b->spec->family != FAM_MINICPM3
         && b->spec->family != FAM_MINICPM)
         return x;

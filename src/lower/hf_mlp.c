@@ -83,13 +83,16 @@ static tensor_id liger_swiglu(struct builder *b, tensor_id gate, tensor_id up)
 }
 
 /* T5, BART. T5 then casts to the weight's dtype, which autocast undoes in a
- * copy (T5DenseActDense.forward). */
-static tensor_id inner_drop(struct builder *b, tensor_id x)
+ * copy; the former is a variable (T5DenseActDense.forward). */
+static tensor_id dropped_down(struct builder *b, tensor_id x)
 {
     x = build_dropout(b, "activation dropout", x, b->run->act_dropout);
-    return b->spec->relative_buckets > 0
-               ? build_cast(b, "as the weight", x, b->param)
-               : x;
+    if (b->spec->relative_buckets == 0)
+        return down(b, x);
+    x = build_cast(b, "as the weight", x, b->param);
+    const tensor_id y = down(b, x);
+    hf_hold(b, "hidden_states", x);
+    return y;
 }
 
 /* FalconH1MLP: the gate's product scaled, and the whole (mlp_multipliers). */
@@ -114,9 +117,15 @@ static tensor_id gated(struct builder *b, tensor_id x)
     const tensor_id gate = hf_linear(b, &l);
     l = up_of(b, x);
     if (hf_is_liger(b))
-        return liger_swiglu(b, gate, hf_linear(b, &l));
+        return down(b, liger_swiglu(b, gate, hf_linear(b, &l)));
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
-    return inner_drop(b, build_mul(b, "gated", act, hf_linear(b, &l)));
+    const tensor_id up = hf_linear(b, &l);
+    const tensor_id out = dropped_down(b, build_mul(b, "gated", act, up));
+    if (b->spec->relative_buckets > 0) { /* T5DenseGatedActDense.forward */
+        hf_hold(b, "hidden_gelu", act);
+        hf_hold(b, "hidden_linear", up);
+    }
+    return out;
 }
 
 tensor_id hf_mlp(struct builder *b, tensor_id x)
@@ -124,10 +133,10 @@ tensor_id hf_mlp(struct builder *b, tensor_id x)
     if (b->spec->family == FAM_FALCON_H1)
         return scaled_mlp(b, x);
     if (b->spec->gated_mlp)
-        return down(b,
-                    b->spec->fused_gate_up ? fused_gate_up(b, x) : gated(b, x));
+        return b->spec->fused_gate_up ? down(b, fused_gate_up(b, x))
+                                      : gated(b, x);
     const struct linear l = up_of(b, x);
     const tensor_id act =
         build_activation(b, "act", b->spec->act, hf_linear(b, &l));
-    return down(b, inner_drop(b, act));
+    return dropped_down(b, act);
 }

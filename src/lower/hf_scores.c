@@ -127,8 +127,8 @@ static tensor_id most_biased(struct builder *b, const struct hf_qkv *o,
     if (b->spec->family == FAM_GROK)
         scores = build_cast(b, "scores fp32", scores, DT_FP32);
     scores = softcap(b, build_scale(b, "scaled", scores));
-    if (b->spec->relative_buckets > 0)
-        scores = build_add(b, "+ position bias", scores, hf_bias(b));
+    if (o->bias != TENSOR_NONE)
+        scores = build_add(b, "+ position bias", scores, o->bias);
     if (mask == TENSOR_NONE) /* encoders */
         return scores;
     if (alibi != TENSOR_NONE)
@@ -164,7 +164,7 @@ tensor_id hf_biased(struct builder *b, const struct hf_qkv *o, tensor_id scores)
 /* Their softmax says no dtype, and nothing is cast back. */
 static bool family_is_bert(enum family family)
 {
-    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART)
+    if (family_is_t5(family) || family == FAM_BART)
         return true;
     if (family == FAM_WHISPER || family == FAM_DIT || family == FAM_LLAMA4)
         return true;

@@ -123,7 +123,7 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_MASK_SLIDING: return has_mask(b, true);
     case HF_BIAS:
     case HF_BIAS_DECODER:
-    case HF_BIAS_CROSS: return m->relative_buckets > 0;
+    case HF_BIAS_CROSS: return m->relative_buckets > 0 && m->family != FAM_UMT5;
     case HF_ORDER: return m->window_side > 0;
     case HF_STARTS: return m->merge > 0 && hf_kernel(b) == ATTN_FLASH;
     case HF_STARTS_WINDOW:
@@ -201,6 +201,10 @@ static void make_mask(struct builder *b, const char *name)
     if (dtype == DT_BOOL && !eager && !sees_images(b)
         && !hf_pads(b)) /* sdpa_mask expands it */
         b->p->tensor[mask].bytes /= b->micro.n;
+    const uint64_t first = b->spec->layers + 1;
+    if (two)
+        build_span(
+            b, &(struct stack_span){ mask, first - 1, first, first, first });
     /* of a class whose end stands in the same forward */
     b->p->tensor[mask].held = b->spec->head == HEAD_ONE;
 }
@@ -252,27 +256,6 @@ static void make_inputs(struct builder *b)
         hf_image_input(b);
 }
 
-/* Of the encoder, of the decoder, and zeros between them. Their gradient, as
- * large as one of them, is not modelled. */
-static void make_biases(struct builder *b)
-{
-    if (b->spec->relative_buckets == 0)
-        return;
-    const struct shape encoder = SHAPE(b->a, b->sq, b->s);
-    const struct shape decoder = SHAPE(b->a, b->s_target, b->s_target);
-    const struct shape cross = SHAPE(b->a, b->s_target, b->s);
-    build_shared(b, "position bias", b->stream, &encoder);
-    build_shared(b, "decoder position bias", b->stream, &decoder);
-    build_shared(b, "cross position bias", b->compute, &cross);
-}
-
-tensor_id hf_bias(const struct builder *b)
-{
-    if (!b->attends_all)
-        return hf_table(b, HF_BIAS_DECODER);
-    return hf_table(b, b->in_decoder ? HF_BIAS_CROSS : HF_BIAS);
-}
-
 /* Rotary tables, and masks, of the part at hand. */
 static void make_shared(struct builder *b)
 {
@@ -307,7 +290,7 @@ static void make_shared(struct builder *b)
         make_mask(b, "attention mask");
     if (has_table(b, HF_MASK_SLIDING))
         make_mask(b, "sliding window mask");
-    make_biases(b);
+    hf_make_biases(b);
     if (m->merge > 0)
         hf_window_tables(b);
     const struct shape words = SHAPE(b->t);

@@ -8,9 +8,8 @@
 
 static bool has_sdpa(const struct spec *m)
 {
-    /* T5's bias has a gradient, not modelled in that kernel */
     static const enum family without[] = { FAM_MPT, FAM_GPT_NEO, FAM_GPTJ,
-                                           FAM_T5,  FAM_MT5,     FAM_GPT_OSS };
+                                           FAM_GPT_OSS };
     if (m->family == FAM_FALCON) /* alibi is part of its mask */
         return true;
     /* softcap is refused: sdpa_attention.py */

@@ -163,7 +163,7 @@ static void say_defaulted(struct run *r, const struct spec *spec)
 /* Where the code that made a file and the class that reads it differ. */
 static void say_heads(struct run *r, const struct spec *spec)
 {
-    if ((spec->family == FAM_T5 || spec->family == FAM_MT5) && !spec->tied)
+    if (family_is_t5(spec->family) && !spec->tied)
         resolve_note(r, KEY_COUNT,
                      "the head has weights of its own, as the file says and "
                      "its checkpoint has; transformers 5 ties them all the "

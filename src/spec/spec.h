@@ -112,6 +112,7 @@
     X(LFM2_MOE, "lfm2_moe")                                                    \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
+    X(UMT5, "umt5")                                                            \
     X(BART, "bart")                                                            \
     X(WHISPER, "whisper")                                                      \
     X(DIT, "dit")                                                              \
@@ -155,6 +156,11 @@ static inline bool family_is_vision(enum family family)
 }
 
 /* Positions of words and patches have three axes (Qwen's vision models). */
+static inline bool family_is_t5(enum family family)
+{
+    return family == FAM_T5 || family == FAM_MT5 || family == FAM_UMT5;
+}
+
 static inline bool family_has_axes(enum family family)
 {
     return family == FAM_QWEN2_VL || family == FAM_QWEN2_5_VL

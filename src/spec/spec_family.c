@@ -150,6 +150,7 @@ static const struct other_name {
     { "Lfm2MoeForCausalLM", FAM_LFM2_MOE },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
+    { "UMT5ForConditionalGeneration", FAM_UMT5 },
     { "BartForConditionalGeneration", FAM_BART },
     { "WhisperForConditionalGeneration", FAM_WHISPER },
     { "WhisperModel", FAM_WHISPER },

@@ -110,8 +110,9 @@ static void fix_t5(struct import *im)
 {
     const struct json *at = json_member(im->object, "feed_forward_proj");
     if (!at || at->kind == JSON_NULL) {
-        im->v[F_GATED].n = im->family == FAM_MT5; /* MT5Config: gated-gelu */
-        im->v[F_ACT].n = im->family == FAM_MT5 ? ACT_GELU_NEW : ACT_RELU;
+        const bool later = im->family != FAM_T5; /* MT5Config, UMT5Config */
+        im->v[F_GATED].n = later;
+        im->v[F_ACT].n = later ? ACT_GELU_NEW : ACT_RELU;
         return;
     }
     im->v[F_GATED].n = true;
@@ -481,7 +482,7 @@ void import_fix_family(struct import *im)
         fix_dit(im);
     else if (im->family == FAM_WHISPER)
         fix_whisper(im);
-    else if (im->family == FAM_T5 || im->family == FAM_MT5) {
+    else if (family_is_t5(im->family)) {
         fix_t5(im);
         check_gated(im);
     } else if (im->family == FAM_MAMBA2 || im->family == FAM_BAMBA

@@ -34,6 +34,7 @@ static const struct inert {
     { FAM_VIT, "id2label" },
     { FAM_T5, "feed_forward_proj" },
     { FAM_MT5, "feed_forward_proj" },
+    { FAM_UMT5, "feed_forward_proj" },
     { FAM_DIT_DIFFUSERS, "_class_name" },
     { FAM_CONVNET, "input layers resnet resnet.blocks resnet.bottleneck "
                    "resnet.width "

@@ -46,6 +46,7 @@ static const struct {
     { "roberta", "RobertaLayer" },
     { "t5", "T5Block" },
     { "mt5", "MT5Block" },
+    { "umt5", "UMT5Block" },
     { "vit", "ViTLayer" },
     { "deepseek_v2", "DeepseekV2DecoderLayer" },
     { "deepseek_v3", "DeepseekV3DecoderLayer" },

@@ -1,5 +1,5 @@
 == args
-t5-base --attention flash
+mpt-7b --attention flash
 == stderr ~
 --attention: Hugging Face's layers have no flash attention for this family
 hint: use --attention eager

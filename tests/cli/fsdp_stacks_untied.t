@@ -1,5 +1,5 @@
 == args
 flan-t5-large --framework fsdp --gpus 4 --seq-len 512
 == stdout ~
-fits: 8.15 GiB of 79.15 GiB on each a100-80gb
-  peak allocated               5.90
+fits: 7.32 GiB of 79.15 GiB on each a100-80gb
+  peak allocated              4.84

@@ -377,7 +377,7 @@ static uint64_t above_first_token(struct step *s)
 static uint64_t tied(const struct step *s)
 {
     const struct block *b = &s->p.block[s->p.head];
-    if (stage_ties_cast(&s->p)) /* added in place */
+    if (stage_ties_cast(&s->p) || s->stage.tied_sum) /* added in place */
         return 0;
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &s->p.tensor[b->tensor_first + i];
@@ -418,6 +418,14 @@ static uint64_t waiting(const struct step *s)
     return sum;
 }
 
+/* What one of two stacks alone had, where backward is at the other. */
+static uint64_t gone(const struct step *s, uint64_t i)
+{
+    return s->p.n_spans == 0 ? 0
+                             : s->stage.shared_kept
+                                   - stage_shared_back(&s->stage, (uint32_t)i);
+}
+
 /* Qwen's tables of cos and sin outlive the step. */
 static void put_together(struct step *s, uint64_t cache, struct peaks *out)
 {
@@ -448,18 +456,19 @@ static void put_together(struct step *s, uint64_t cache, struct peaks *out)
         kept -= w->kept;
         const uint64_t here = kept + wgrad
                               + extremum_total(&w->backward[WGRAD_KEEP])
-                              + stage_far_gradients(&s->stage, (uint32_t)i);
+                              + stage_far_gradients(&s->stage, (uint32_t)i)
+                              - (i > 0 ? gone(s, i) : 0);
         if (i == n - 1) {
             out->head = here;
             out->norm = kept + norm_backward(s);
             out->pooled = above_first_token(s);
             out->pooled += out->pooled != 0 ? kept : 0;
         } else if (i == 0) {
-            const uint64_t gone = s->shared_kept - cache; /* with layer 0's */
+            const uint64_t layers = s->shared_kept - cache; /* with layer 0's */
             out->embedding =
                 max_u64(here, kept + wgrad + w->wgrad
                                   + (s->p.words == s->p.embed ? tied(s) : 0))
-                - gone;
+                - layers;
             if (!hidden->needs_grad
                 && starts(s)) /* the leaf and its gradient */
                 out->embedding = cache + wgrad + 2 * hidden->bytes;

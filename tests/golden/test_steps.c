@@ -345,7 +345,10 @@ static void describe(struct run_name *out, const struct json *run)
         handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
                    * setup_number(run, "seq_len"));
     const bool padded = is_setup(run, "attention_mask", "padding");
-    out->ids = !held ? 0 : padded ? 2 * words : words;
+    const uint64_t labels = /* of two stacks they are not the words */
+        handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
+                   * setup_number(run, "decoder_seq_len"));
+    out->ids = !held ? 0 : (padded ? 2 * words : words) + labels;
 }
 
 /* The states to the byte, where the recording says: scalars take what the

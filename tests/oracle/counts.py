@@ -140,6 +140,8 @@ def silent():
         yield {other.get(k, k): v for k, v in base.items()}
     yield dict(model_type="mt5", d_model=96, d_kv=16, d_ff=208, num_heads=6, num_layers=3, vocab_size=1234,
                tie_word_embeddings=True)  # gated, unlike T5; whose class ties whatever a file says
+    for more in ({}, dict(feed_forward_proj="relu", num_decoder_layers=2)):
+        yield dict(model_type="umt5", d_model=96, d_kv=16, d_ff=208, num_heads=6, num_layers=3, vocab_size=1234, **more)
 
 
 def build(settings):

@@ -17,11 +17,15 @@ import measure
 import saved
 from tracker import Tracker
 
-B, SOURCE, TARGET = 3, 40, 24
+LENGTHS = {"t5-odd": (3, 37, 21), "t5-one": (1, 40, 24)}  # sequences, places of source and target: rows not aligned; one
 T5 = dict(d_model=96, num_heads=6, d_kv=16, d_ff=208, vocab_size=1234, num_layers=3, num_decoder_layers=2)
 NAMES = {
-    "t5": (dict(model_type="t5", feed_forward_proj="relu", tie_word_embeddings=True, **T5), ("eager",)),
-    "t5-gated": (dict(model_type="t5", feed_forward_proj="gated-gelu", tie_word_embeddings=True, **T5), ("eager",)),
+    "t5": (dict(model_type="t5", feed_forward_proj="relu", tie_word_embeddings=True, **T5), ("eager", "sdpa")),
+    "t5-gated": (dict(model_type="t5", feed_forward_proj="gated-gelu", tie_word_embeddings=True, **T5), ("eager", "sdpa")),
+    "t5-odd": (dict(model_type="t5", **T5), ("sdpa",)),
+    "t5-one": (dict(model_type="t5", **T5), ("sdpa",)),
+    "mt5": (dict(model_type="mt5", tie_word_embeddings=True, **T5), ("sdpa",)),
+    "umt5": (dict(model_type="umt5", tie_word_embeddings=True, **T5), ("eager", "sdpa")),
     "bart": (dict(model_type="bart", d_model=96, encoder_attention_heads=6, decoder_attention_heads=6, encoder_ffn_dim=208,
                   decoder_ffn_dim=208, vocab_size=1234, encoder_layers=3, decoder_layers=2, max_position_embeddings=64,
                   activation_dropout=0.1, attention_dropout=0.1), ("eager",)),
@@ -30,6 +34,7 @@ NAMES = {
 
 def step(name, dtype, kind, dropout):
     settings, _ = NAMES[name]
+    b, source, target = LENGTHS.get(name, (3, 40, 24))
     config = transformers.AutoConfig.for_model(**settings)
     config.use_cache = False
     config.decoder_start_token_id = 0
@@ -45,8 +50,8 @@ def step(name, dtype, kind, dropout):
         model.to_empty(device="cuda")
         model.tie_weights()
         model.train()
-        ids = torch.zeros(B, SOURCE, dtype=torch.long, device="cuda")
-        labels = torch.zeros(B, TARGET, dtype=torch.long, device="cuda")
+        ids = torch.zeros(b, source, dtype=torch.long, device="cuda")
+        labels = torch.zeros(b, target, dtype=torch.long, device="cuda")
         outside = list(model.parameters()) + list(model.buffers()) + [ids, labels]
         spans = saved.Spans(model)
         with measure.autocast("cuda", dtype == "autocast"):
@@ -70,10 +75,10 @@ def step(name, dtype, kind, dropout):
     storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in model.parameters()}
     return dict(family=name, torch=torch.__version__, transformers=transformers.__version__,
                 command="python tests/oracle/seq2seq.py tests/golden/oracle", config=settings, dtype=dtype, attention=kind,
-                b=B, s=SOURCE, decoder_s=TARGET, saved_total_bytes=sum(v["bytes"] for v in kept.values()),
+                b=b, s=source, decoder_s=target, saved_total_bytes=sum(v["bytes"] for v in kept.values()),
                 parameter_bytes=sum(storages.values()),
                 buffer_bytes=sum(p.numel() * p.element_size() for p in model.buffers()),
-                input_bytes=8 * B * (SOURCE + TARGET), phases=phases)
+                input_bytes=8 * b * (source + target), phases=phases)
 
 
 if __name__ == "__main__":
