@@ -264,8 +264,11 @@ static tensor_id parallel_layer(struct builder *b,
         x = build_add(b, "residual", x, attention);
         x = build_add(b, "residual", x, drop(b, mlp));
     } else {
-        mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
-        x = build_add(b, "residual", mlp, x);
+        mlp = drop(b, mlp);
+        const tensor_id both = build_add(b, "mlp + attention", mlp, attention);
+        x = build_add(b, "residual", both, x);
+        hf_hold(b, "attn_output", attention);
+        hf_hold(b, "mlp_output", mlp);
     }
     if (m->family != FAM_GPT_NEOX) /* calls its norms within expressions */
         hf_hold_frozen(b, "hidden_states", first);
@@ -446,7 +449,7 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
     if (b->weights != TENSOR_NONE) /* hidden_states, _ = self.self_attn(...) */
         hf_hold_frozen(b, "attn_weights", b->weights);
     if (b->branch != TENSOR_NONE)
-        hf_hold_frozen(b, "attn_output", b->branch);
+        hf_hold(b, "attn_output", b->branch);
     return kind->deep && !seen ? hf_add_features(b, x) : x;
 }
 

@@ -273,15 +273,22 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     return loss;
 }
 
+static tensor_id projected(struct builder *b, tensor_id x)
+{
+    if (b->e.n == b->h.n)
+        return x;
+    return build_linear(b,
+                        &(struct linear){ .name = "project_out", /* OPT-350m */
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->e,
+                                          .group = PG_HEAD,
+                                          .lora = LORA_NAMELESS });
+}
+
 static tensor_id words(struct builder *b, tensor_id x)
 {
-    if (b->e.n != b->h.n) /* OPT-350m */
-        x = build_linear(b, &(struct linear){ .name = "project_out",
-                                              .x = x,
-                                              .in = b->h,
-                                              .out = b->e,
-                                              .group = PG_HEAD,
-                                              .lora = LORA_NAMELESS });
+    x = projected(b, x);
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
     tensor_id loss;
     if (loss_is_fused(b->run))
@@ -394,6 +401,64 @@ static tensor_id classes(struct builder *b, tensor_id x)
     return build_cross_entropy(b, "loss", logits, b->labels);
 }
 
+/* ---- classes, of a decoder ---- */
+
+static tensor_id scores(struct builder *b, tensor_id x, bool bias)
+{
+    const bool full = (b->run->lora_full & LORA_MASK(LORA_FULL_HEAD)) != 0;
+    return build_linear(
+        b, &(struct linear){ .name = "score",
+                             .x = x,
+                             .in = b->e,
+                             .out = DIM("labels", b->spec->labels),
+                             .group = PG_HEAD,
+                             .bias = bias,
+                             .lora = full ? LORA_NEVER : LORA_NAMELESS });
+}
+
+/* Cross entropy of scores as they are; squares, or logistic losses, which keep
+ * them, in fp32 under autocast. */
+static tensor_id class_loss(struct builder *b, tensor_id logits)
+{
+    if (b->spec->problem == PROBLEM_CLASS)
+        return build_cross_entropy(b, "loss", logits, b->labels);
+    return build_mean(b, "loss", build_pow(b, "loss", logits));
+}
+
+/* GenericForSequenceClassification (transformers/modeling_layers.py): scores of
+ * all tokens, of which those of the last that is no padding count. Where these
+ * are, two numbers each, is kept. */
+static tensor_id last_token(struct builder *b, tensor_id x)
+{
+    const struct shape two = SHAPE(DIM("2*b", build_product(b, 2, b->micro.n)));
+    const struct shape each = SHAPE(b->micro, DIM("labels", b->spec->labels));
+    const tensor_id logits = scores(b, projected(b, x), false);
+    const tensor_id places = build_copy_as(b, "last tokens", b->ids, &two);
+    const tensor_id pooled =
+        build_index(b, "pooled logits", logits, places, &each);
+    const tensor_id loss = class_loss(b, pooled);
+    hf_hold(b, "hidden_states", x);
+    hf_hold(b, "logits", logits);
+    hf_outputs(b, "outputs.logits", pooled);
+    return loss;
+}
+
+/* GenericForTokenClassification; GPT2ForTokenClassification's loss takes scores as
+ * they are. */
+static tensor_id each_token(struct builder *b, tensor_id x)
+{
+    const tensor_id dropped = drop(b, x);
+    const tensor_id logits = scores(b, dropped, true);
+    const tensor_id up = b->spec->family == FAM_GPT2
+                             ? logits
+                             : build_cast(b, "logits fp32", logits, DT_FP32);
+    const tensor_id loss = build_cross_entropy(b, "loss", up, b->labels);
+    hf_hold(b, "outputs.last_hidden_state", x);
+    hf_hold(b, "sequence_output", dropped);
+    hf_outputs(b, "outputs.logits", logits);
+    return loss;
+}
+
 /* BertForQuestionAnswering: a score for each token to be the first, one to be
  * the last; places are clamped to the sequence. */
 static tensor_id span(struct builder *b, tensor_id x)
@@ -441,6 +506,7 @@ static tensor_id returned(struct builder *b, tensor_id normed, tensor_id x)
 
 static tensor_id head_of(struct builder *b, tensor_id x)
 {
+    const bool encodes = b->spec->bidirectional;
     switch (b->spec->head) {
     case HEAD_LM: return words(b, x);
     case HEAD_MASKED_LM: return masked_words(b, x);
@@ -450,8 +516,9 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     case HEAD_ONE:
     case HEAD_STATES:
         return hf_deep_loss(b, build_mean(b, "loss", hf_states(b, x)));
-    case HEAD_SEQUENCE: return classes(b, pooled(b, x));
-    case HEAD_TOKEN: return classes(b, x);
+    case HEAD_SEQUENCE:
+        return encodes ? classes(b, pooled(b, x)) : last_token(b, x);
+    case HEAD_TOKEN: return encodes ? classes(b, x) : each_token(b, x);
     case HEAD_SPAN: return span(b, x);
     case HEAD_NOISE: return hf_dit_head(b, x);
     }

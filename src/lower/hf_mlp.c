@@ -83,13 +83,13 @@ static tensor_id liger_swiglu(struct builder *b, tensor_id gate, tensor_id up)
 }
 
 /* T5, BART. T5 then casts to the weight's dtype, which autocast undoes in a
- * copy; the former is a variable (T5DenseActDense.forward). */
+ * copy; the former is a variable, as it is of others (T5DenseActDense.forward,
+ * GPT2MLP.forward). */
 static tensor_id dropped_down(struct builder *b, tensor_id x)
 {
     x = build_dropout(b, "activation dropout", x, b->run->act_dropout);
-    if (b->spec->relative_buckets == 0)
-        return down(b, x);
-    x = build_cast(b, "as the weight", x, b->param);
+    if (b->spec->relative_buckets > 0)
+        x = build_cast(b, "as the weight", x, b->param);
     const tensor_id y = down(b, x);
     hf_hold(b, "hidden_states", x);
     return y;

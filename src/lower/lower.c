@@ -34,6 +34,12 @@ static void lower_as(struct builder *b)
         build_refuse(b, "layers that times and classes scale");
         return;
     }
+    const enum head_kind head = b->spec->head;
+    if ((head == HEAD_SEQUENCE || head == HEAD_TOKEN) && !b->spec->bidirectional
+        && b->run->impl != IMPL_HF) {
+        build_refuse(b, "head for classes");
+        return;
+    }
     if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
         && !knows_encoders(b->run)) {
         build_refuse(b, "encoders");

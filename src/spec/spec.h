@@ -223,10 +223,18 @@ enum head_kind {
     HEAD_FIRST,       /* a class, of the first token as it is */
     HEAD_ONE,         /* nothing on one normed token of each sequence (CLIP) */
     HEAD_STATES,      /* nothing on all of them (SigLIP's encoder) */
-    HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token */
+    HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token; of a
+                         decoder of its last one */
     HEAD_TOKEN,       /* a class a token */
     HEAD_SPAN,        /* first and last token of an answer */
     HEAD_NOISE        /* patches of the noise in an image (DiT) */
+};
+
+/* What a loss of classes is (transformers/loss/loss_utils.py,
+ * ForSequenceClassificationLoss). */
+enum problem {
+    PROBLEM_CLASS, /* one of them: cross entropy */
+    PROBLEM_OTHERS /* several, or numbers: a loss that keeps its scores */
 };
 
 enum router {
@@ -435,7 +443,8 @@ struct spec {
 
     bool bidirectional; /* no causal mask */
     enum head_kind head;
-    uint64_t labels;         /* classes of a head that has such */
+    uint64_t labels; /* classes of a head that has such */
+    enum problem problem;
     struct resnet resnet;    /* stages 0: none */
     struct conv_layer *conv; /* a list of layers, or NULL */
     uint64_t n_conv;

@@ -7,8 +7,12 @@
 
 #include "base/banned.h"
 
-/* By the end of a class's name. HEAD_LM: not modelled; of decoders none of
- * these is. */
+/* As any size (spec_field.c). */
+static const double labels_most = 2147483648.0;
+
+/* By the end of a class's name. HEAD_LM: not modelled; of decoders classes of
+ * sequences and tokens are (transformers/modeling_layers.py,
+ * GenericForSequenceClassification, and what is written like it). */
 static const struct ending {
     const char *text;
     enum head_kind head;
@@ -41,6 +45,19 @@ static void refuse_class(struct import *im, const struct json *at)
                  "language model");
 }
 
+static bool is_classified(const struct import *im, enum head_kind head)
+{
+    static const enum family some[] = {
+        FAM_LLAMA, FAM_MISTRAL, FAM_QWEN2, FAM_QWEN3,      FAM_GEMMA,
+        FAM_PHI,   FAM_PHI3,    FAM_GPT2,  FAM_STARCODER2, FAM_STABLELM,
+    };
+    if (head == HEAD_SEQUENCE
+        && (im->family == FAM_OPT || im->family == FAM_GPT_NEOX))
+        return true;
+    return (head == HEAD_SEQUENCE || head == HEAD_TOKEN)
+           && IS_AMONG(im->family, some);
+}
+
 static void choose_head(struct import *im, const struct json *at)
 {
     const bool encoder =
@@ -48,7 +65,8 @@ static void choose_head(struct import *im, const struct json *at)
     for (size_t i = 0; i < COUNT_OF(endings); i++) {
         if (!str_ends_with(at->text, endings[i].text))
             continue;
-        if (encoder && endings[i].head != HEAD_LM)
+        if ((encoder && endings[i].head != HEAD_LM)
+            || is_classified(im, endings[i].head))
             im->v[F_HEAD].n = endings[i].head;
         else
             refuse_class(im, at);
@@ -61,10 +79,29 @@ static void choose_head(struct import *im, const struct json *at)
     im->v[F_HEAD].n = HEAD_POOLED;
 }
 
+/* GenericForTokenClassification, whose sequences have none. */
+static void choose_decoder_dropout(struct import *im)
+{
+    const struct json *own = json_member(im->object, "classifier_dropout");
+    const struct json *hidden = json_member(im->object, "hidden_dropout");
+    double *x = &im->v[F_HEAD_DROPOUT].x;
+    if (im->v[F_HEAD].n != HEAD_TOKEN)
+        *x = 0;
+    else if (own && own->kind == JSON_NUMBER)
+        *x = own->number;
+    else if (hidden && hidden->kind == JSON_NUMBER)
+        *x = hidden->number;
+    else /* StableLmConfig alone has a hidden_dropout */
+        *x = im->family == FAM_STABLELM ? 0 : 0.1;
+}
+
 /* DistilBERT's classes have one each. */
 static void choose_dropout(struct import *im)
 {
     struct value *v = im->v;
+    if (v[F_BIDIRECTIONAL].n == 0
+        && (v[F_HEAD].n == HEAD_SEQUENCE || v[F_HEAD].n == HEAD_TOKEN))
+        choose_decoder_dropout(im);
     if (im->family != FAM_DISTILBERT)
         return;
     if (v[F_HEAD].n == HEAD_TOKEN)
@@ -78,6 +115,14 @@ static void count_labels(struct import *im)
 {
     struct value *labels = &im->v[F_LABELS];
     const struct json *names = json_member(im->object, "id2label");
+    const struct json *given = json_member(im->object, "num_labels");
+    const bool classified =
+        im->v[F_BIDIRECTIONAL].n == 0
+        && (im->v[F_HEAD].n == HEAD_SEQUENCE || im->v[F_HEAD].n == HEAD_TOKEN);
+    if (classified && given && given->kind != JSON_NULL) {
+        (void)import_count(im, given, 1, labels_most, &labels->n);
+        return;
+    }
     if (labels->at || !names || names->kind != JSON_OBJECT)
         return;
     uint64_t n = 0;
@@ -87,6 +132,32 @@ static void count_labels(struct import *im)
         labels->n = n;
 }
 
+/* ForSequenceClassificationLoss, of labels that are whole numbers. */
+static void choose_problem(struct import *im)
+{
+    static const char *const known[] = { "single_label_classification",
+                                         "regression",
+                                         "multi_label_classification" };
+    const struct json *at = json_member(im->object, "problem_type");
+    const bool decoder = im->v[F_BIDIRECTIONAL].n == 0;
+    if (im->v[F_HEAD].n != HEAD_SEQUENCE || !decoder)
+        return;
+    if (!at || at->kind == JSON_NULL) {
+        im->v[F_PROBLEM].n =
+            im->v[F_LABELS].n == 1 ? PROBLEM_OTHERS : PROBLEM_CLASS;
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        if (at->kind != JSON_STRING || !str_is(at->text, known[i]))
+            continue;
+        im->v[F_PROBLEM].n = i == 0 ? PROBLEM_CLASS : PROBLEM_OTHERS;
+        return;
+    }
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_UNKNOWN, "'problem_type' is not known");
+    diag_hint(e, "known: %s, %s, %s", known[0], known[1], known[2]);
+}
+
 void import_class(struct import *im)
 {
     const struct json *at = class_of(im);
@@ -94,4 +165,5 @@ void import_class(struct import *im)
         choose_head(im, at);
     choose_dropout(im);
     count_labels(im);
+    choose_problem(im);
 }

@@ -388,7 +388,23 @@ FAMILIES.update(LONG)
 ODD = {name + "-odd": FAMILIES[name] for name in ("mistral-window", "falcon", "falcon-rw")}  # of the shape "odd"
 FAMILIES.update(ODD)
 
-FEW = {*ODD, "bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
+_class = dict(llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", gemma="Gemma", gemma2="Gemma2", phi3="Phi3",
+              gpt2="GPT2", gpt_neox="GPTNeoX", starcoder2="Starcoder2", stablelm="StableLm", opt="OPT", phi="Phi")
+
+
+def _classified(name, end, **more):
+    return lambda c: dict(FAMILIES[name][0](c), architectures=[_class[name] + end], pad_token_id=0, num_labels=3, **more)
+
+
+CLASSIFIED = {n + "-sequence": (_classified(n, "ForSequenceClassification"), False) for n in _class}
+CLASSIFIED |= {n + "-token": (_classified(n, "ForTokenClassification"), False)
+               for n in _class if n not in ("opt", "gpt_neox")}
+CLASSIFIED["llama-regression"] = (lambda c: {**_classified("llama", "ForSequenceClassification")(c), "num_labels": 1}, False)
+CLASSIFIED["llama-multi"] = (_classified("llama", "ForSequenceClassification",
+                                         problem_type="multi_label_classification"), False)
+FAMILIES.update(CLASSIFIED)
+
+FEW = {*ODD, *CLASSIFIED, "bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence", "xlm-roberta", "camembert-token", "distilbert-sequence", "distilbert-token", "distilbert-span"}  # layers as elsewhere: sdpa alone, with the default dropout
 
 
@@ -396,9 +412,13 @@ def image(config, b, device):
     return dict(pixel_values=torch.zeros(b, config.num_channels, config.image_size, config.image_size, device=device))
 
 
-def targets(name, ids):
+def targets(name, ids, problem=None, labels=2):
     """What the class wants beside its input: labels of tokens, of sequences, or both."""
     each = ids.new_zeros(ids.shape[0])
+    if problem == "multi_label_classification":
+        return dict(labels=torch.zeros(ids.shape[0], labels, device=ids.device))
+    if labels == 1:
+        return dict(labels=each.float())
     if name.endswith("ForSequenceClassification") or name.endswith("ForImageClassification"):
         return dict(labels=each)
     if name.endswith("ForQuestionAnswering"):

@@ -61,7 +61,7 @@ def make_model(config, stored, name, **more):
 FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "layernorm", "transform", "pooler",
               "pre_classifier")
 LAYERS = ("layers", "h", "blocks", "layer")
-HEADS = ("classifier", "qa_outputs")
+HEADS = ("classifier", "qa_outputs", "score")
 
 
 def head_of(model):
@@ -162,7 +162,8 @@ class Run:
             if where == "cpu":
                 ids.random_(3, shape["v"])
             self.model, self.ids = model, ids
-            wanted = families.targets(type(model).__name__, ids)
+            wanted = families.targets(type(model).__name__, ids, getattr(self.config, "problem_type", None),
+                                      self.settings.get("num_labels", 2))
             if hasattr(self.config, "image_size"):
                 given = families.image(self.config, shape["b"], where)
             else:
