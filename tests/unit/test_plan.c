@@ -229,6 +229,41 @@ static void test_losses(void **state)
     memplan_report_free(r);
 }
 
+/* L(N, D) of Kaplan et al. 2020, table 2, of a model and its tokens, and the way
+ * back: the tokens, the model, and what costs least, nearby which all cost more. */
+static void test_kaplan_loss(void **state)
+{
+    (void)state;
+    const double n = 10e9, d = 100e9;
+    const double loss = pow(pow(6.4e13 / n, 0.076 / 0.103) + 1.8e13 / d, 0.103);
+    char target[40];
+    snprintf(target, sizeof target, "%.12g", loss);
+    memplan_report *r = solved(
+        SETUP("params", "10B", "tokens", "100B", "scaling_law", "kaplan"));
+    near(laws_of(r).loss, loss, 1e-6);
+    memplan_report_free(r);
+    r = solved(
+        SETUP("params", "10B", "target_loss", target, "scaling_law", "kaplan"));
+    near(r->compute.tokens, d, 1e-4);
+    memplan_report_free(r);
+    r = solved(SETUP("tokens", "100B", "target_loss", target, "scaling_law",
+                     "kaplan"));
+    near(r->compute.params, n, 1e-4);
+    memplan_report_free(r);
+    r = solved(SETUP("target_loss", target, "scaling_law", "kaplan"));
+    const double least = r->compute.flops_6nd, best = r->compute.params;
+    memplan_report_free(r);
+    assert_true(least < 6 * n * d);
+    for (int i = 0; i < 2; i++) {
+        char params[40];
+        snprintf(params, sizeof params, "%.0f", best * (i == 0 ? 0.9 : 1.1));
+        r = solved(SETUP("params", params, "target_loss", target, "scaling_law",
+                         "kaplan"));
+        assert_true(r->compute.flops_6nd > least);
+        memplan_report_free(r);
+    }
+}
+
 /* A small model trained long costs more than its loss needs, and less once it
  * is served enough [Sardana et al. 2024]. */
 static void test_over_training(void **state)
@@ -1007,6 +1042,7 @@ int main(void)
         cmocka_unit_test(test_compute),
         cmocka_unit_test(test_laws),
         cmocka_unit_test(test_law_inverse),
+        cmocka_unit_test(test_kaplan_loss),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_over_training),
         cmocka_unit_test(test_repeated_data),
