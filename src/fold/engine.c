@@ -207,6 +207,8 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
         return run->zero == 0 && (later || run_keeps_grads(run)) ? WGRAD_FREE
                                                                  : WGRAD_KEEP;
     case ENGINE_MEGATRON:
+        if (run_has_loose_grads(run))
+            return later ? WGRAD_FREE : WGRAD_KEEP;
         /* gradient accumulation fusion: the GEMM adds into main_grad */
         return run->impl == IMPL_MEGATRON && run->wgrad_fusion ? WGRAD_NONE
                                                                : WGRAD_FREE;

@@ -255,7 +255,9 @@ static void rest_grads(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
     if (run->engine == ENGINE_MEGATRON)
-        PUT(p, TERM_GRAD_BUFFER, "main gradients, a permanent buffer",
+        PUT(p, TERM_GRAD_BUFFER,
+            run_has_loose_grads(run) ? "main gradients, of the step before"
+                                     : "main gradients, a permanent buffer",
             F("P", s->sum.elems), F("bytes per gradient", size));
     engine_kept_copies(p, s);
     if (run_keeps_grads(run)) {

@@ -1087,6 +1087,16 @@ static inline bool run_sums_as_te(const struct run *run)
     return run->impl == IMPL_MEGATRON
            && run->framework != FW_MEGATRON_DEEPSPEED;
 }
+/* Megatron's engine without a buffer of gradients: its fork had one for sums in
+ * fp32 alone, or where told to; else its all-reduce names what autograd made
+ * main_grad, which zero_grad leaves, so that it stays beside the next step's
+ * (megatron/model/distributed.py, allreduce_gradients; until July 2023). */
+static inline bool run_has_loose_grads(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON
+           && run->framework == FW_MEGATRON_DEEPSPEED
+           && run->prec.grad != DT_FP32;
+}
 /* Sums of gradients under tensor parallelism are started beside the weights'
  * products: in Transformer Engine's layers always (pytorch/module/linear.py), in
  * Megatron's own from September 2021 (core/tensor_parallel/layers.py), unless told

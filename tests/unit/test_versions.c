@@ -1,6 +1,6 @@
 /*
  * What older packages did otherwise, and trl: the loss's copy of the logits,
- * what k-bit training casts.
+ * what k-bit training casts, where gradients are.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,6 +120,46 @@ static void kbit_training_casts(void **state)
     memplan_report_free(r);
 }
 
+struct gradients {
+    uint64_t between, while_back; /* steps */
+};
+
+static struct gradients gradients_of(const char *framework,
+                                     const char *precision)
+{
+    memplan_report *r =
+        estimate("llama-7b", PAIRS("framework", framework, "implementation",
+                                   "megatron-local", "engine", "megatron",
+                                   "zero", "0", "gpus", "8", "tp", "8",
+                                   "precision", precision, "seq_len", "512"));
+    const struct stage_result *stage = &r->memory.stage[0];
+    const struct gradients g = { stage->rest.bytes[TERM_GRAD_BUFFER],
+                                 stage->peak.bytes[TERM_GRADS] };
+    memplan_report_free(r);
+    return g;
+}
+
+/* Megatron's gradients have a buffer of their own. Megatron-DeepSpeed's without
+ * its engine have one for sums in fp32 alone; those of 16 bits stay as main_grad
+ * beside what the next backward makes. */
+static void gradients_have_a_buffer(void **state)
+{
+    (void)state;
+    const struct gradients fp32 = gradients_of("megatron", "bf16-mixed");
+    const struct gradients fp16 = gradients_of("megatron", "fp16-mixed");
+    const struct gradients fork32 =
+        gradients_of("megatron-deepspeed", "bf16-mixed");
+    const struct gradients fork16 =
+        gradients_of("megatron-deepspeed", "fp16-mixed");
+    assert_true(fp32.between > 0);
+    assert_int_equal(fp16.between, fp32.between / 2);
+    assert_int_equal(fork32.between, fp32.between);
+    assert_int_equal(fork16.between, fp16.between);
+    assert_int_equal(fp16.while_back, 0);
+    assert_int_equal(fork32.while_back, 0);
+    assert_true(fork16.while_back > 0);
+}
+
 static double kept_over(const char *kernel)
 {
     double bytes = 0;
@@ -149,6 +189,7 @@ int main(void)
         cmocka_unit_test(the_loss_shifts),
         cmocka_unit_test(torchtune_handed_out_fp32),
         cmocka_unit_test(kbit_training_casts),
+        cmocka_unit_test(gradients_have_a_buffer),
         cmocka_unit_test(products_of_packed_integers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
