@@ -205,15 +205,14 @@ void time_attention(struct op_clock *o)
     const bool masked = efficient && o->op->n_in > OPERANDS;
     const struct tensor *q = op_in(o, 0);
     const double rows = o->op->n_out > 1 ? (double)op_out(o, 1)->elems : 0;
-    const struct attended x = {
-        .rows = rows,
-        .head = rows > 0 ? (double)q->elems / rows : 0,
-        .flop = masked ? o->op->flop_full : o->op->flop_causal,
-        .flop_full = o->op->flop_full,
-        .dtype = q->dtype,
-        .efficient = efficient,
-        .in_8_bits = o->c->run->fp8_attention && !efficient
-    };
+    const struct attended x = { .rows = rows,
+                                .head = rows > 0 ? (double)q->elems / rows : 0,
+                                .flop = masked ? o->op->flop_full
+                                               : o->op->flop_causal,
+                                .flop_full = o->op->flop_full,
+                                .dtype = q->dtype,
+                                .efficient = efficient,
+                                .in_8_bits = o->op->in_8_bits };
     if (x.in_8_bits)
         casts_of_attention(o);
     const double forward = time_attended(o->c, &x, false);

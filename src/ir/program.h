@@ -227,7 +227,8 @@ struct op {
     bool onto; /* OP_MATMUL: adds to a copy of another operand, spread over
                                      the result (baddbmm) */
     /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16,
-       or as they were gathered (torchao) */
+       or as they were gathered (torchao). OP_FLASH_ATTENTION: its products are
+       in 8 bits */
     bool in_8_bits;
     /* of one operation with the products that read what is gathered, or make
        what is scattered, a rank's part at a time (async_tp) */

@@ -106,6 +106,7 @@ tensor_id build_attention(struct builder *b, const struct attention_args *at)
     op_byproduct(op, lse);
     op_byproduct(op, rng);
     op->core_attention = true;
+    op->in_8_bits = b->run->fp8_attention && b->fp8 && !at->efficient;
     /* scores, then their product with v: a multiply-add an element of q and of
        the result, a key */
     op->flop_full = 2.0

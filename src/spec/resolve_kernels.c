@@ -312,8 +312,8 @@ static void resolve_routing(struct run *r)
         resolve_note(r, KEY_MOE_PERMUTE_FUSION,
                      "'moe_permute_fusion' has no effect without Transformer "
                      "Engine, whose kernels it means");
-    r->op_fuser =
-        resolve_bool(r, KEY_OP_FUSER, false) && r->impl == IMPL_MEGATRON;
+    r->op_fuser = resolve_bool(r, KEY_OP_FUSER, false)
+                  && r->impl == IMPL_MEGATRON && r->grouped_gemm;
     r->moe_router_fp32 =
         resolve_count(r, KEY_MOE_ROUTER_DTYPE, ROUTER_DTYPE_NONE)
         == ROUTER_DTYPE_FP32;

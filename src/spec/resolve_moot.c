@@ -168,8 +168,6 @@ static const struct moot {
       " but in Megatron with experts" },
     { KEY_MOE_PAD_TO_CAPACITY, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
-    { KEY_OP_FUSER, NO_MEGATRON | NO_EXPERTS, ANY,
-      " but in Megatron with experts" },
     { KEY_MOE_PERMUTE_FUSION, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_ROUTER_DTYPE, NO_MEGATRON | NO_EXPERTS, ANY,
@@ -259,6 +257,9 @@ static void say_moot_parts(struct run *r, const struct spec *spec)
           " but in torchtitan's pipelines that FSDP shards" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
+        { KEY_OP_FUSER,
+          (r->op_fuser && spec->experts > 0) || !r->setup.v[KEY_OP_FUSER].n,
+          " but in Megatron with Transformer Engine and grouped experts" },
         { KEY_FP8_ATTENTION,
           (r->fp8_attention && r->attention == ATTN_FLASH)
               || !r->setup.v[KEY_FP8_ATTENTION].n,

@@ -396,13 +396,20 @@ static void test_a_map_reads_no_rows(void **state)
 
 /* ---- GPT-OSS by Megatron ---- */
 
-static memplan_report *gpt_oss(const char *gpu, const char *fuser)
+static memplan_report *gpt_oss_of(const char *gpu, const char *fuser,
+                                  const char *grouped)
 {
     return estimate("gpt-oss-20b",
                     PAIRS("gpu", gpu, "gpus", "8", "ep", "8", "framework",
                           "megatron", "precision", "fp8-mixed", "fp8_recipe",
                           strcmp(gpu, "b200") == 0 ? "mxfp8" : "tensorwise",
-                          "use_transformer_engine_op_fuser", fuser));
+                          "use_transformer_engine_op_fuser", fuser,
+                          "grouped_gemm", grouped));
+}
+
+static memplan_report *gpt_oss(const char *gpu, const char *fuser)
+{
+    return gpt_oss_of(gpu, fuser, "true");
 }
 
 /* What PyTorch 2.13 starts for each: of a clamp, where each bound is met and the
@@ -464,6 +471,54 @@ static void test_what_is_fused_of_gpt_oss(void **state)
     memplan_report_free(fused);
 }
 
+/* Experts that are modules, one by one, are no operations of Transformer Engine's
+ * (core/models/gpt/moe_module_specs.py). */
+static void test_only_grouped_experts_are_fused(void **state)
+{
+    (void)state;
+    memplan_report *r = gpt_oss_of("b200", "false", "false"),
+                   *asked = gpt_oss_of("b200", "true", "false");
+    assert_true(ops_named(r, "clamped") > 0);
+    assert_int_equal(ops_named(asked, "clamped"), ops_named(r, "clamped"));
+    assert_true(close_to(asked->time.step_s, r->time.step_s));
+    assert_int_equal(asked->memory.peak, r->memory.peak);
+    memplan_report_free(r);
+    memplan_report_free(asked);
+}
+
+/* ---- attention in 8 bits ---- */
+
+static memplan_report *some_in_16_bits(const char *layers, const char *eight)
+{
+    return estimate("llama-3.1-8b",
+                    PAIRS("gpu", "b200", "gpus", "8", "framework", "megatron",
+                          "precision", "fp8-mixed", "fp8_recipe", "mxfp8",
+                          "num_layers_at_start_in_bf16", layers,
+                          "num_layers_at_end_in_bf16", layers,
+                          "fp8_dot_product_attention", eight));
+}
+
+static double more_by_8_bits(const char *layers)
+{
+    memplan_report *r = some_in_16_bits(layers, "false"),
+                   *eight = some_in_16_bits(layers, "true");
+    const double more = eight->time.step_s - r->time.step_s;
+    memplan_report_free(r);
+    memplan_report_free(eight);
+    return more;
+}
+
+/* A layer in 16 bits is out of the context that 8 bits are asked for in
+ * (fp8_autocast), attention with it. */
+static void test_layers_in_16_bits_attend_in_16(void **state)
+{
+    (void)state;
+    const double all = more_by_8_bits("0");
+    assert_true(fabs(all) > 1e-5);
+    assert_true(fabs(more_by_8_bits("8") - all / 2) < 1e-2 * fabs(all));
+    assert_true(fabs(more_by_8_bits("16")) < 1e-9);
+}
+
 /* ---- two micro-batches beside each other ---- */
 
 static memplan_report *overlapped(const char *dispatcher, const char *backend,
@@ -511,6 +566,8 @@ int main(void)
         cmocka_unit_test(test_every_dispatcher_overlaps),
         cmocka_unit_test(test_clamps_and_weighed_biases),
         cmocka_unit_test(test_what_is_fused_of_gpt_oss),
+        cmocka_unit_test(test_only_grouped_experts_are_fused),
+        cmocka_unit_test(test_layers_in_16_bits_attend_in_16),
         cmocka_unit_test(test_gelu_that_is_written_out),
         cmocka_unit_test(test_softmax_backward),
         cmocka_unit_test(test_operands_of_two_types),
