@@ -461,8 +461,9 @@ static inline uint32_t stage_row_end(const struct stage *s, uint32_t first)
  * the first of the step runs backward, and later. */
 uint64_t stage_others(const struct stage *s, bool later);
 /* What the sum of a tied embedding's two gradients, where a position's backward
- * ends with it, adds: the sum, and the second gradient where the engine does not keep it. Of two stacks the
- * decoder's is added first, in its own backward: tensor.sums. */
+ * ends with it, adds: the sum, and the second gradient where the engine does not
+ * keep it. Of two stacks the decoder's is added first, in its own backward:
+ * tensor.sums. */
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 /* Bytes of the head's gradient of the embedding's tensor; 0 when untied. */
 uint64_t stage_tied_bytes(const struct program *p);

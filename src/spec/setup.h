@@ -284,11 +284,13 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_VARIANT_RSLORA, "rslora")                                           \
     X(LORA_VARIANT_DORA, "dora")
 
-/* What k-bit training leaves in fp32 of what is not quantised. */
+/* What of AutoGPTQ makes 16 bits of a weight: several kernels of PyTorch's, one
+ * of Triton's. */
 #define GPTQ_KERNEL_MAP(X)                                                     \
     X(GPTQ_CUDA_OLD, "cuda_old")                                               \
     X(GPTQ_TRITON_V2, "triton_v2")
 
+/* What k-bit training leaves in fp32 of what is not quantised. */
 #define KBIT_CAST_MAP(X)                                                       \
     X(KBIT_CAST_NONE, "none")                                                  \
     X(KBIT_CAST_NORMS, "norms")                                                \

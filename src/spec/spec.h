@@ -155,12 +155,12 @@ static inline bool family_is_vision(enum family family)
            || family == FAM_QWEN2_5_VISION || family == FAM_QWEN3_VISION;
 }
 
-/* Positions of words and patches have three axes (Qwen's vision models). */
 static inline bool family_is_t5(enum family family)
 {
     return family == FAM_T5 || family == FAM_MT5 || family == FAM_UMT5;
 }
 
+/* Positions of words and patches have three axes (Qwen's vision models). */
 static inline bool family_has_axes(enum family family)
 {
     return family == FAM_QWEN2_VL || family == FAM_QWEN2_5_VL
