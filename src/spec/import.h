@@ -185,6 +185,10 @@ void import_keys(struct import *im);
 void import_rules(struct import *im);
 void import_fields(struct import *im);
 
+/* Decodes a number; false after reporting. */
+bool import_real(struct import *im, const struct json *at, double min,
+                 double max, double *out);
+
 /* Decodes a whole number; false after reporting. Also for "parameters". */
 bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
@@ -241,6 +245,11 @@ bool import_is_inert(const struct import *im, struct str key);
 
 /* What the named class says: after the fields, before they are stored. */
 void import_class(struct import *im);
+
+/* The keys that a decoder's classes with a head for classes read, "" where the
+ * family has none such; whether the class named has read one. */
+const char *import_class_keys(const struct import *im);
+bool import_class_took(const struct import *im, struct str key);
 
 /* Families of the generic dialect. */
 static inline bool import_is_generic(const struct import *im)

@@ -58,6 +58,34 @@ static bool is_classified(const struct import *im, enum head_kind head)
            && IS_AMONG(im->family, some);
 }
 
+const char *import_class_keys(const struct import *im)
+{
+    return is_classified(im, HEAD_SEQUENCE)
+               ? "num_labels id2label problem_type classifier_dropout"
+               : "";
+}
+
+static bool has_classes(const struct import *im)
+{
+    const uint64_t head = im->v[F_HEAD].n;
+    return im->v[F_BIDIRECTIONAL].n == 0
+           && (head == HEAD_SEQUENCE || head == HEAD_TOKEN);
+}
+
+bool import_class_took(const struct import *im, struct str key)
+{
+    if (!has_classes(im))
+        return false;
+    if (str_is(key, "num_labels"))
+        return true;
+    if (str_is(key, "id2label")) {
+        const struct json *given = json_member(im->object, "num_labels");
+        return !given || given->kind == JSON_NULL;
+    }
+    return str_is(key, im->v[F_HEAD].n == HEAD_TOKEN ? "classifier_dropout"
+                                                     : "problem_type");
+}
+
 static void choose_head(struct import *im, const struct json *at)
 {
     const bool encoder =
@@ -82,25 +110,28 @@ static void choose_head(struct import *im, const struct json *at)
 /* GenericForTokenClassification, whose sequences have none. */
 static void choose_decoder_dropout(struct import *im)
 {
-    const struct json *own = json_member(im->object, "classifier_dropout");
-    const struct json *hidden = json_member(im->object, "hidden_dropout");
+    static const char *const keys[] = { "classifier_dropout",
+                                        "hidden_dropout" };
     double *x = &im->v[F_HEAD_DROPOUT].x;
+    *x = 0;
     if (im->v[F_HEAD].n != HEAD_TOKEN)
-        *x = 0;
-    else if (own && own->kind == JSON_NUMBER)
-        *x = own->number;
-    else if (hidden && hidden->kind == JSON_NUMBER)
-        *x = hidden->number;
-    else /* StableLmConfig alone has a hidden_dropout */
-        *x = im->family == FAM_STABLELM ? 0 : 0.1;
+        return;
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        const struct json *at = json_member(im->object, keys[i]);
+        if (!at || at->kind == JSON_NULL)
+            continue;
+        (void)import_real(im, at, 0, 1, x);
+        return;
+    }
+    /* StableLmConfig alone has a hidden_dropout */
+    *x = im->family == FAM_STABLELM ? 0 : 0.1;
 }
 
 /* DistilBERT's classes have one each. */
 static void choose_dropout(struct import *im)
 {
     struct value *v = im->v;
-    if (v[F_BIDIRECTIONAL].n == 0
-        && (v[F_HEAD].n == HEAD_SEQUENCE || v[F_HEAD].n == HEAD_TOKEN))
+    if (has_classes(im))
         choose_decoder_dropout(im);
     if (im->family != FAM_DISTILBERT)
         return;
@@ -116,10 +147,7 @@ static void count_labels(struct import *im)
     struct value *labels = &im->v[F_LABELS];
     const struct json *names = json_member(im->object, "id2label");
     const struct json *given = json_member(im->object, "num_labels");
-    const bool classified =
-        im->v[F_BIDIRECTIONAL].n == 0
-        && (im->v[F_HEAD].n == HEAD_SEQUENCE || im->v[F_HEAD].n == HEAD_TOKEN);
-    if (classified && given && given->kind != JSON_NULL) {
+    if (has_classes(im) && given && given->kind != JSON_NULL) {
         (void)import_count(im, given, 1, labels_most, &labels->n);
         return;
     }
@@ -139,8 +167,7 @@ static void choose_problem(struct import *im)
                                          "regression",
                                          "multi_label_classification" };
     const struct json *at = json_member(im->object, "problem_type");
-    const bool decoder = im->v[F_BIDIRECTIONAL].n == 0;
-    if (im->v[F_HEAD].n != HEAD_SEQUENCE || !decoder)
+    if (im->v[F_HEAD].n != HEAD_SEQUENCE || !has_classes(im))
         return;
     if (!at || at->kind == JSON_NULL) {
         im->v[F_PROBLEM].n =

@@ -233,8 +233,8 @@ static void wrong_kind(struct import *im, const struct json *at,
                   at->text.p);
 }
 
-static bool import_real(struct import *im, const struct json *at, double min,
-                        double max, double *out)
+bool import_real(struct import *im, const struct json *at, double min,
+                 double max, double *out)
 {
     char value[UNIT_TEXT_MAX], low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX];
     if (at->kind != JSON_NUMBER) {

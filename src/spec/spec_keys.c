@@ -187,6 +187,7 @@ static void gather_known(struct known *k, const struct import *im)
     const char *list;
     for (size_t next = 0; (list = import_layer_list(im->family, &next));)
         add_known(k, list);
+    add_known(k, import_class_keys(im));
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
         if (refusals[i].family == im->family || refusals[i].family == FAM_COUNT)
             add_known(k, refusals[i].keys);

@@ -207,7 +207,11 @@ static void note_rest(struct notes *s, const struct json *object)
         struct spec_note note = { .origin = NOTE_IGNORED,
                                   .value = "",
                                   .why = "" };
-        if (is_list(im, at->key))
+        if (object == im->object && import_class_took(im, at->key)) {
+            note.origin = NOTE_READ;
+            note.value = json_of(s, at);
+            note.sayable = true;
+        } else if (is_list(im, at->key))
             note.origin = NOTE_LIST;
         else if (object == im->object && import_reads(im, at->key)) {
             if (at->kind == JSON_NULL) /* said where the field is */

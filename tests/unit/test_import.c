@@ -74,6 +74,10 @@ static void check_same(const char *name, const memplan_model *x,
     }
     assert_int_equal(x->spec.sliding_window, y->spec.sliding_window);
     assert_int_equal(x->spec.head, y->spec.head);
+    assert_int_equal(x->spec.labels, y->spec.labels);
+    assert_int_equal(x->spec.problem, y->spec.problem);
+    assert_true(!(x->spec.head_dropout < y->spec.head_dropout)
+                && !(x->spec.head_dropout > y->spec.head_dropout));
     assert_int_equal(x->spec.act, y->spec.act);
     assert_int_equal(x->spec.rotary_dim, y->spec.rotary_dim);
     assert_true(!(x->spec.hidden_dropout < y->spec.hidden_dropout)
@@ -220,6 +224,37 @@ static void test_notes(void **state)
                            "defaults,num_key_value_heads,8,"));
     assert_non_null(
         strstr(import_of(m, MEMPLAN_FORMAT_MARKDOWN), "| hidden_size"));
+    memplan_model_free(m);
+}
+
+/* A decoder's classes: what was read of a file is told so, and is said again. */
+static void test_classes(void **state)
+{
+#define CLASSES(class, more)                                                   \
+    "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": " \
+    "2, \"num_attention_heads\": 4, \"vocab_size\": 100, "                     \
+    "\"intermediate_size\": 8, \"architectures\": [\"LlamaFor" class           \
+        "Classification\"], " more "}"
+    static const char *const texts[] = {
+        CLASSES("Sequence", "\"num_labels\": 7, \"problem_type\": "
+                            "\"multi_label_classification\""),
+        CLASSES("Sequence", "\"id2label\": {\"0\": \"a\"}"),
+        CLASSES("Token", "\"num_labels\": 5, \"classifier_dropout\": 0.25"),
+    };
+#undef CLASSES
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        memplan_model *m = parse(texts[i], strlen(texts[i]), NULL);
+        check_round_trip(texts[i], m);
+        memplan_model_free(m);
+    }
+    memplan_model *m = parse(texts[2], strlen(texts[2]), NULL);
+    check_note(
+        m, "num_labels",
+        &(struct spec_note){ NOTE_READ, "num_labels", "5", "5", "", true });
+    check_note(m, "classifier_dropout",
+               &(struct spec_note){ NOTE_READ, "classifier_dropout", "0.25",
+                                    "0.25", "", true });
     memplan_model_free(m);
 }
 
@@ -454,13 +489,10 @@ static void test_nearest_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_catalogue),
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_class),
-        cmocka_unit_test(test_as),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_nearest_whole),
+        cmocka_unit_test(test_catalogue), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_notes),     cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_class),     cmocka_unit_test(test_as),
+        cmocka_unit_test(test_nearest),   cmocka_unit_test(test_nearest_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -537,6 +537,34 @@ static void test_encoders(void **state)
     assert_int_equal(s.head, HEAD_LM);
 }
 
+/* Decoders' heads for classes (modeling_layers.py): what their class reads of a
+ * file is known where the text says "memplan": 1, too. */
+static void test_classes_of_decoders(void **state)
+{
+#define CLASSES(class, more)                                                   \
+    FILE_OF("llama",                                                           \
+            ", \"intermediate_size\": 8, \"memplan\": 1, "                     \
+            "\"architectures\": [\"LlamaFor" class "Classification\"], " more)
+    (void)state;
+    struct spec s = spec_of(CLASSES("Sequence", "\"num_labels\": 3"));
+    assert_int_equal(s.head, HEAD_SEQUENCE);
+    assert_int_equal(s.labels, 3);
+    assert_int_equal(s.problem, PROBLEM_CLASS);
+    s = spec_of(CLASSES("Sequence", "\"num_labels\": 1"));
+    assert_int_equal(s.problem, PROBLEM_OTHERS);
+    s = spec_of(CLASSES("Sequence", "\"id2label\": {\"0\": \"a\"}, "
+                                    "\"problem_type\": "
+                                    "\"single_label_classification\""));
+    assert_int_equal(s.labels, 1);
+    assert_int_equal(s.problem, PROBLEM_CLASS);
+    s = spec_of(CLASSES("Token", "\"classifier_dropout\": 0.25"));
+    assert_int_equal(s.head, HEAD_TOKEN);
+    assert_true(s.head_dropout >= 0.25 && s.head_dropout <= 0.25);
+    s = spec_of(CLASSES("Token", "\"classifier_dropout\": null"));
+    assert_true(s.head_dropout > 0.09 && s.head_dropout < 0.11);
+#undef CLASSES
+}
+
 /* Parameters of a residual network, by hand: blocks' convolutions and norms. */
 static uint64_t resnet_params(const struct spec *s)
 {
@@ -1729,6 +1757,17 @@ static const struct bad {
       "this format version is not known", "\"memplan\": 1" },
     { WITH("llama", "\"memplan\": \"1\""), MEMPLAN_E_SCHEMA, 7,
       "'memplan' must be a number, not a string", "\"memplan\": 1" },
+    /* classes of a decoder */
+    { WITH("llama", "\"architectures\": [\"LlamaForTokenClassification\"],\n"
+                    "\"classifier_dropout\": 2"),
+      MEMPLAN_E_RANGE, 8, "'classifier_dropout' is 2, out of range",
+      "use a number from 0 to 1" },
+    { WITH("llama", "\"architectures\": [\"LlamaForTokenClassification\"],\n"
+                    "\"classifier_dropout\": \"a tenth\""),
+      MEMPLAN_E_SCHEMA, 8, "'classifier_dropout' must be a number", "" },
+    { WITH("llama", "\"architectures\": [\"LlamaForSequenceClassification\"],\n"
+                    "\"problem_type\": \"classes\""),
+      MEMPLAN_E_UNKNOWN, 8, "'problem_type' is not known", "regression" },
     /* layers apart */
     { WITH("smollm3", "\"no_rope_layers\": [1]"), MEMPLAN_E_CONFLICT, 7,
       "'no_rope_layers' has 1 entry, but there are 2 layers",
@@ -1907,6 +1946,7 @@ int main(void)
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_kv_heads),
         cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_classes_of_decoders),
         cmocka_unit_test(test_convnets),
         cmocka_unit_test(test_layers_of_a_convnet),
         cmocka_unit_test(test_layers_that_cannot_be),
