@@ -386,7 +386,7 @@ static void hint_others(const struct run *r, memplan_error *e)
     }
 }
 
-void build_refuse(struct builder *b, const char *what)
+memplan_error *build_refuse(struct builder *b, const char *what)
 {
     static const char *const name[] = {
 #define IMPL_TEXT(id, text) text,
@@ -398,6 +398,7 @@ void build_refuse(struct builder *b, const char *what)
                  name[b->run->impl], what);
     memcpy(e->key, "implementation", sizeof("implementation"));
     hint_others(b->run, e);
+    return e;
 }
 
 /* ---- tensors ---- */

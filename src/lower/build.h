@@ -256,8 +256,9 @@ uint64_t build_ffn(const struct builder *b);
 void build_cross_begin(struct builder *b);
 void build_cross_end(struct builder *b);
 
-/* Reports E_UNSUPPORTED: "<impl> has no <what>". */
-COLD void build_refuse(struct builder *b, const char *what);
+/* Reports E_UNSUPPORTED: "<impl> has no <what>", with a hint where other layers
+ * may have it. */
+COLD memplan_error *build_refuse(struct builder *b, const char *what);
 
 /* Attention through compressed queries, keys and values (MLA). */
 static inline bool build_is_latent(const struct builder *b)

@@ -525,21 +525,29 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     return x;
 }
 
+static void refuse_loss(struct builder *b, const char *what, const char *hint)
+{
+    memplan_error *e = build_refuse(b, what);
+    if (b->run->impl == IMPL_HF) /* nor have others */
+        diag_hint(e, "%s", hint);
+}
+
 /* Losses of other heads than words have one form. */
 static void refuse_losses(struct builder *b)
 {
+    static const char standard[] = "use --loss standard";
     const bool own = loss_is_own(b->spec->family) || b->spec->decoder_layers > 0
                      || b->spec->bidirectional;
     if (b->run->fp32_logits && (b->spec->head != HEAD_LM || own))
-        build_refuse(b, "fp32_logits of this head");
+        refuse_loss(b, "fp32_logits of this head", "leave --fp32-logits out");
     if (b->run->loss == LOSS_CHUNKED)
-        build_refuse(b, "chunked loss");
+        refuse_loss(b, "chunked loss", standard);
     if (b->spec->head == HEAD_LM)
         return;
     if (b->run->loss == LOSS_FUSED)
-        build_refuse(b, "fused loss for this head");
+        refuse_loss(b, "fused loss for this head", standard);
     if (b->run->loss == LOSS_XENTROPY)
-        build_refuse(b, "xentropy kernel for this head");
+        refuse_loss(b, "xentropy kernel for this head", standard);
 }
 
 void hf_head(struct builder *b)
