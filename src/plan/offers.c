@@ -69,13 +69,15 @@ static void fill(struct offer *o, const struct memplan_report *r)
     o->price_source = c->price_source;
 }
 
-/* What is impossible is last; what does not fit, or is late, before it; then
+/* What is impossible is last; what does not fit before it; then what is late, and
  * what nobody has a price of. */
 static int rank(const struct memplan_offers *x, const struct offer *o)
 {
     if (!o->possible)
+        return 4;
+    if (x->has_model && !o->fits)
         return 3;
-    if ((x->has_model && !o->fits) || o->late)
+    if (o->late)
         return 2;
     return isfinite(o->cost_usd) ? 0 : 1;
 }
@@ -91,7 +93,7 @@ static bool before(const struct memplan_offers *x, const struct offer *a,
         return a->cost_usd < b->cost_usd;
     if (isfinite(a->cost_usd) != isfinite(b->cost_usd))
         return isfinite(a->cost_usd);
-    return one < 3 && a->gpu_hours < b->gpu_hours;
+    return one < 4 && a->gpu_hours < b->gpu_hours;
 }
 
 /* Keeps the rows in order; equal ones as the catalogue has them. */

@@ -73,6 +73,29 @@ static void test_rows(void **state)
     memplan_setup_free(s);
 }
 
+/* Of a number that is given: in time, then late, then what does not fit. */
+static void test_late_rows_that_fit(void **state)
+{
+    (void)state;
+    memplan_setup *s = setup_of("{\"days\": 30, \"gpus\": 8}");
+    memplan_model *m = model_of("llama-7b");
+    memplan_offers *x = NULL;
+    assert_int_equal(memplan_offers_new(&x, m, s, NULL, NULL), MEMPLAN_OK);
+    int last = 0;
+    bool seen[3] = { false, false, false };
+    for (size_t i = 0; i < x->n && x->row[i].possible; i++) {
+        const struct offer *o = &x->row[i];
+        const int rank = !o->fits ? 2 : o->late ? 1 : 0;
+        assert_true(rank >= last);
+        last = rank;
+        seen[rank] = true;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
+    memplan_offers_free(x);
+    memplan_model_free(m);
+    memplan_setup_free(s);
+}
+
 static void test_prices(void **state)
 {
     (void)state;
@@ -106,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_late_rows_that_fit),
         cmocka_unit_test(test_prices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
