@@ -299,8 +299,11 @@ struct shape build_targets(const struct builder *b)
 
 void build_span(struct builder *b, const struct stack_span *span)
 {
-    if (b->p->n_spans < SPAN_MAX)
-        b->p->span[b->p->n_spans++] = *span;
+    if (b->p->n_spans == SPAN_MAX) { /* a family with more needs a larger one */
+        b->failed = true;
+        return;
+    }
+    b->p->span[b->p->n_spans++] = *span;
 }
 
 void build_memory(struct builder *b)
