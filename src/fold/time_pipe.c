@@ -254,7 +254,8 @@ enum { FORWARDS_FEW = 256 };
 
 /* Messages that blocking stages wait for, over the shortest forward, and the
  * longest forward over that, from which on stages wait for each other between
- * their first backward and their last forward, too. */
+ * their first backward and their last forward, too: below both the closed form is
+ * within 1 % of 160,000 random schedules (tests/property/test_pipe.c). */
 #define SENDS_LONG 0.02
 #define STAGES_UNEVEN 2
 
@@ -280,7 +281,8 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_ZB_INTERLEAVED:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: /* halves run again are uneven for long */
+    case SCHED_DUALPIPE_V: /* ZB-V's halves that are run again are uneven for long
+                            */
         return stages_wait(x) || (x->remakes && x->run->schedule == SCHED_ZB_V)
                    ? pipe_time(x, a)
                    : run_some(x, ROUNDS * pipe_round(x->run), a);

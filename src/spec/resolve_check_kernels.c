@@ -215,6 +215,18 @@ static void check_ops(const struct run *r, struct diag *d)
                                            : "--framework");
 }
 
+/* A key that another implementation's code has, and why not this one's. */
+static void of_other_code(const struct run *r, struct diag *d,
+                          enum setup_key key, const char *why, const char *hint)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                          "'%s' with implementation '%s'%s",
+                          setup_field(key)->key,
+                          resolve_text(r, KEY_IMPLEMENTATION, buf), why),
+              "%s", hint);
+}
+
 /* Operations outside Megatron and the paper belong to no module. */
 static void check_selective(const struct run *r, struct diag *d)
 {
@@ -238,7 +250,6 @@ static void check_selective(const struct run *r, struct diag *d)
 /* Whose loops are their own, or a pipeline's. */
 void resolve_check_outputs(const struct run *r, struct diag *d)
 {
-    char buf[RESOLVE_TEXT_MAX];
     const bool titan =
         (r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE) && r->pp == 1;
     const bool known = run_is_hf(r) || titan;
@@ -262,25 +273,19 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
     if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || run_is_hf(r)
         || (titan && r->loss == LOSS_STANDARD))
         return;
-    memplan_error *e = setup_error(
-        d, MEMPLAN_E_UNSUPPORTED, KEY_KEEP_OUTPUTS,
-        "'keep_outputs' with implementation '%s' is not modelled yet",
-        resolve_text(r, KEY_IMPLEMENTATION, buf));
-    diag_hint(e, "leave it out, or use --implementation hf");
+    of_other_code(r, d, KEY_KEEP_OUTPUTS, " is not modelled yet",
+                  "leave it out, or use --implementation hf");
 }
 
 static void check_dropout_mask(const struct run *r, struct diag *d)
 {
-    char buf[RESOLVE_TEXT_MAX];
     if (!r->dropout_mask)
         return;
     if (!resolve_is_megatron(r)) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_UNSUPPORTED, KEY_DROPOUT_MASK,
-            "'dropout_mask' with implementation '%s': TorchScript is what "
-            "Megatron's fused kernels were compiled by",
-            resolve_text(r, KEY_IMPLEMENTATION, buf));
-        diag_hint(e, "leave it out, or use --framework megatron");
+        of_other_code(r, d, KEY_DROPOUT_MASK,
+                      ": TorchScript is what Megatron's fused kernels were "
+                      "compiled by",
+                      "leave it out, or use --framework megatron");
     } else if (r->hidden_dropout > 0) {
         resolve_pointless(d, KEY_DROPOUT_MASK, "a dropout of 0",
                           "leave it out: a dropout above 0 keeps masks anyway");
@@ -291,16 +296,12 @@ static void check_dropout_mask(const struct run *r, struct diag *d)
  * no PyTorch's. */
 static void check_softmax_input(const struct run *r, struct diag *d)
 {
-    char buf[RESOLVE_TEXT_MAX];
     if (!r->softmax_input)
         return;
     if (!run_is_hf(r) && !resolve_is_megatron(r)) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_UNSUPPORTED, KEY_SOFTMAX_INPUT,
-            "'softmax_input' with implementation '%s': its code is younger "
-            "than PyTorch 1.11",
-            resolve_text(r, KEY_IMPLEMENTATION, buf));
-        diag_hint(e, "leave it out, or use --implementation hf");
+        of_other_code(r, d, KEY_SOFTMAX_INPUT,
+                      ": its code is younger than PyTorch 1.11",
+                      "leave it out, or use --implementation hf");
     } else if (r->attention == ATTN_SDPA) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_SOFTMAX_INPUT,

@@ -556,6 +556,25 @@ static void test_attention_in_32_bits_is_as_timed(void **state)
     assert_true(fabs(attention_seconds(&t, true) / 1045.6e-6 - 1) < 0.02);
 }
 
+static void by_cudnn(const char *gpu, struct timed_attention *t, double heads)
+{
+    on_gpu(gpu);
+    run_on.attention_kernel = KERNEL_CUDNN;
+    t->heads = heads;
+}
+
+/* Sorts them; the median, and what nine of ten are below, are no more. */
+static void hold_errors(const char *what, double *e, size_t n, double median,
+                        double most)
+{
+    qsort(e, n, sizeof e[0], by_size);
+    print_message("%s: median %.1f %%, 90th percentile %.1f %%, worst %.1f "
+                  "%%\n",
+                  what, 100 * e[n / 2], 100 * e[(9 * n) / 10], 100 * e[n - 1]);
+    assert_true(e[n / 2] <= median);
+    assert_true(e[(9 * n) / 10] <= most);
+}
+
 /* cuDNN's, heads of 64: in windows of 128 and 1024 tokens, forward and backward,
  * which nothing was fitted to, and under a causal mask, forward, which the width
  * of Blackwell's heads is from. */
@@ -574,21 +593,14 @@ static void test_windows_are_as_timed(void **state)
                                &t.width, &t.forward, &t.backward);
         if (got < 7)
             continue;
-        on_gpu(name);
-        run_on.attention_kernel = KERNEL_CUDNN;
-        t.heads = batch * heads;
+        by_cudnn(name, &t, batch * heads);
         e[n++] = fabs(attention_seconds(&t, false) / t.forward * 1e6 - 1);
         if (got == 8)
             e[n++] = fabs(attention_seconds(&t, true) / t.backward * 1e6 - 1);
     }
     fclose(f);
     assert_true(n == 35);
-    qsort(e, n, sizeof e[0], by_size);
-    print_message("windows, heads of 64: median %.1f %%, 90th percentile "
-                  "%.1f %%, worst %.1f %%\n",
-                  100 * e[n / 2], 100 * e[(9 * n) / 10], 100 * e[n - 1]);
-    assert_true(e[n / 2] <= 0.08);
-    assert_true(e[(9 * n) / 10] <= 0.17);
+    hold_errors("windows, heads of 64", e, n, 0.08, 0.17);
 }
 
 /* What 8 bits are worth, of cuDNN's kernel in MXFP8 over its own in 16. */
@@ -607,9 +619,7 @@ static void test_attention_in_8_bits_is_as_timed(void **state)
                    &t.backward, &forward8, &backward8)
             != 10)
             continue;
-        on_gpu(name);
-        run_on.attention_kernel = KERNEL_CUDNN;
-        t.heads = batch * heads;
+        by_cudnn(name, &t, batch * heads);
         const double forward = attention_seconds(&t, false);
         const double back = attention_seconds(&t, true);
         t.in_8_bits = true;
@@ -620,12 +630,7 @@ static void test_attention_in_8_bits_is_as_timed(void **state)
     }
     fclose(f);
     assert_true(n == 60);
-    qsort(e, n, sizeof e[0], by_size);
-    print_message("8 bits over 16: median %.1f %%, 90th percentile %.1f %%, "
-                  "worst %.1f %%\n",
-                  100 * e[n / 2], 100 * e[(9 * n) / 10], 100 * e[n - 1]);
-    assert_true(e[n / 2] <= 0.09);
-    assert_true(e[(9 * n) / 10] <= 0.3);
+    hold_errors("8 bits over 16", e, n, 0.09, 0.3);
 }
 
 /* How many heads a GPU has, of 4 to 256, decides what it reaches: seconds a head
